@@ -17,6 +17,7 @@ from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.candidates import (
     Name,
     by_jax,
+    meets_infinity,
     modes_alone,
     num_passes,
     other_modes,
@@ -24,6 +25,7 @@ from veenv.engine.candidates import (
 )
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
 from veenv.engine.eager import equal_bodies_once
+from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
@@ -438,7 +440,7 @@ class _Wanted:
         if not (plain or thin) and (alone := modes_alone(lin, ids, modes)):
             return [], alone
         sparse = self.sparse or thin
-        with equal_bodies_once():
+        with equal_bodies_once(), meeting_infinity(meets_infinity(lin)):
             values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
             blocks = [all_blocks(lin, done.terms, half, sparse=sparse)]
             if not (plain or sparse):

@@ -125,7 +125,9 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
 
     out = [line.out] * len(outs)
 
-    def point(closed: Any, ins: Sequence[Axes], results: Sequence[Axes]) -> Callable[..., list[Any]]:
+    def point(
+        closed: Any, ins: Sequence[Axes], results: Sequence[Axes]
+    ) -> Callable[..., list[Any]]:
         made = _of_point(closed, ins)
         for a, axes in zip(made.out_avals, results, strict=True):
             if any(a.shape[j] > 1 for j in present(axes)):  # the rule has an axis of its own

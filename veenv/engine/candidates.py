@@ -348,6 +348,19 @@ def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
     return any(has_infinite_partials(one, Bounds(one.program)) for one in inner)
 
 
+def meets_infinity(lin: Linearisation) -> bool:
+    """Whether a stored zero may meet an infinite partial.
+
+    It is a root's, a pole's behind a mask, or a coefficient of a custom rule.
+    """
+    bounds, masks = Bounds(lin.program), _masks(lin)
+    return has_infinite_partials(lin, bounds) or any(
+        (masks or lin.customs[number] is not None) and not _is_total(lin, number, bounds)
+        for number, used in enumerate(lin.elementals)
+        if used
+    )
+
+
 def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
     """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
 

@@ -11,7 +11,9 @@ on which it does not depend, False where an entry is shut out; the values are ze
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -55,10 +57,28 @@ def with_mask(e: Edge) -> Edge:
     return replace(e, mask=mask)
 
 
-def with_zeros(e: Edge, target: Structure) -> Edge:
-    """The edge with a mask if storing it as `target` stores zeros of its δs or its link."""
-    zeros = target.link is Link.NONE and (e.link is not None or broken(e.structure, target))
-    return with_mask(e) if zeros else e
+_meets_infinity: ContextVar[bool] = ContextVar("meets_infinity", default=False)
+
+
+@contextmanager
+def meeting_infinity(may: bool) -> Iterator[None]:
+    """Whether partials may be infinite, so that zeros which a sum stores are masked."""
+    before = _meets_infinity.set(may)
+    try:
+        yield
+    finally:
+        _meets_infinity.reset(before)
+
+
+def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
+    """Terms of a sum; masked where `target` stores zeros of their δs or links that may matter."""
+    if not _meets_infinity.get() and all(e.mask is None for e in several):
+        return list(several)
+
+    def stores(e: Edge) -> bool:
+        return target.link is Link.NONE and (e.link is not None or broken(e.structure, target))
+
+    return [with_mask(e) if stores(e) else e for e in several]
 
 
 def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
@@ -325,7 +345,7 @@ def _store_link(
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
-    a, b = (with_zeros(e, target) for e in (a, b))
+    a, b = with_zeros((a, b), target)
     return add_values(expand_to(a, target), expand_to(b, target))
 
 

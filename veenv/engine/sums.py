@@ -335,7 +335,7 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     """The sum of terms stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
     dtype = _compat.promoted(*dtypes)
-    several = [with_zeros(e, target) for e in several]
+    several = with_zeros(several, target)
     parts: list[Array] = []
     masks: list[Array | None] = []
     selections: dict[object, list[Edge]] = {}
