@@ -76,7 +76,9 @@ def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
         return list(several)
 
     def stores(e: Edge) -> bool:
-        return target.link is Link.NONE and (e.link is not None or broken(e.structure, target))
+        return target.link is Link.NONE and (
+            e.link is not None or bool(broken(e.structure, target))
+        )
 
     return [with_mask(e) if stores(e) else e for e in several]
 
