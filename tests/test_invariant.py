@@ -11,6 +11,7 @@ import random
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import jaxpr_as_fun
 
 import veenv
 from tests.oracles.jacobians import quick_jit
@@ -66,6 +67,19 @@ def assert_emitted_operations(lin, edges, order):
 def test_counts_equal_emitted_multiplications(name):
     task = veenv.tasks.get(name)
     assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=1)
+
+
+def test_what_is_emitted_computes_the_jacobian(x64):
+    def fun(x):
+        return jax.numpy.sin(x) @ jax.numpy.cos(x)
+
+    x = np.linspace(0.0, 1.0, 4)
+    lin, edges = prepared(fun, (x,), 0)
+    values = [e.values for e in edges["executed"].values() if e.values is not None]
+    for order in orders_of(lin.graph, 2):
+        emitted = elimination.elimination_jaxpr(lin, edges["executed"], order)
+        (found,) = jaxpr_as_fun(emitted)(*values)
+        np.testing.assert_allclose(found, np.cos(2 * x), rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -168,6 +168,46 @@ def test_one_select_behind_is_enough():
         np.testing.assert_array_equal(veenv.jacve(fun, order)(X), np.diag([0, 0.25, 0]))
 
 
+CHAINS: dict[str, tuple[Callable, np.ndarray, np.ndarray]] = {
+    "two selects": (
+        lambda x: jnp.where(x > 2, jnp.where(x > 0, x, 0.0), 0.0),
+        np.array([-1.0, 1.0, 4.0, 9.0]),
+        np.array([0.0, 0.0, 1.0, 1.0]),
+    ),
+    "beside what is not masked": (
+        lambda x: jnp.concatenate([jnp.where(x[:2] > 0, x[:2], 0.0), x[2:]]),
+        np.array([-1.0, 4.0, 1.0, 9.0]),
+        np.array([0.0, 1.0, 1.0, 1.0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_what_is_shut_out_stays_so_on_its_way_to_infinity(name):
+    """Better than `jax.jacfwd`, which has 0 · inf at the square root of zero."""
+    fun, x, passed = CHAINS[name]
+    root = lambda x: jnp.sqrt(fun(x))  # noqa: E731
+    slope = np.where(passed, 0.5 / np.sqrt(np.abs(x)), 0.0)
+    for order in itertools.permutations(veenv.make_graph(root)(x).eliminable):
+        found = veenv.jacve(root, order, kernel="xla")(x)
+        np.testing.assert_allclose(found, np.diag(slope), err_msg=str(order))
+
+
+def test_what_is_shut_out_stays_so_behind_a_solve_for_each_row():
+    factors = jnp.array([[[1.0, 0.0], [-0.5, 1.0]], [[2.0, 0.0], [-1.0, 1.0]]])
+
+    def root(x):
+        shut = jnp.where(x[:, :1] > 0, x, 0.0)[..., None]
+        return jnp.sqrt(lax.linalg.triangular_solve(factors, shut, left_side=True, lower=True))
+
+    x = np.array([[-1.0, 4.0], [9.0, 1.0]])
+    every = [jax.jacrev(root), *(veenv.jacve(root, o) for o in ("forward", "reverse", "markowitz"))]
+    expected, *found = quick_jit(lambda x: [jacobian(x)[..., 0, :, :] for jacobian in every])(x)
+    for jacobian in found:
+        np.testing.assert_array_equal(jacobian[0, :, 0], 0)
+        np.testing.assert_allclose(jacobian[1, :, 1], expected[1, :, 1], rtol=1e-6)
+
+
 def test_exported_code_is_masked():
     source = export.to_code("reverse", PROGRAMS["distances"], X)
     scope = {}

@@ -28,6 +28,10 @@ def whole(op):
     return lambda x, start: lax.reduce(x, start, op, (0,))
 
 
+def then(outer, inner):
+    return lambda x, start: outer(inner(x, start))
+
+
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 @pytest.mark.parametrize(
     ("fun", "start"),
@@ -39,8 +43,12 @@ def whole(op):
         (whole(lax.max), -np.inf),
         (whole(lax.add), 0.0),
         (whole(lax.mul), 1.0),
+        (then(jnp.sin, windows(lax.add)), 0.0),
+        (then(jnp.sin, lambda x, start: windows(lax.max)(x[:3], start)), -np.inf),
+        (then(jnp.sin, thin), 0.0),
     ],
-    ids=["window max", "window min", "window sum", "thin", "max", "sum", "product"],
+    ids=["window max", "window min", "window sum", "thin", "max", "sum", "product"]
+    + ["sum, then", "two, then", "thin, then"],
 )
 def test_initial_values_as_arguments(fun, start, order):
     assert_same(jacve(fun, order, (0, 1))(X, start), jax.jacrev(fun, (0, 1))(X, start))
