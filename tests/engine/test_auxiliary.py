@@ -21,6 +21,7 @@ AUX = {
     "wide integer": 2**40,
     "numbers": (3, True, 1.5, 2j),
     "shape": {"shape": (2, 3), "size": np.prod((2, 3)), "axes": np.arange(2)},
+    "arrays": [jnp.arange(3), jnp.ones(()), jax.random.key(0)],
     "nothing": [None, slice(2), jax.ShapeDtypeStruct((2,), "float32")],
 }
 
@@ -109,6 +110,17 @@ def test_a_number_is_a_shape_inside_of_jit(jacobian):
         return jnp.ones(aux["n"]), jnp.ones(aux["shape"])
 
     assert [x.shape for x in jax.jit(run)(X)] == [(3,), (2,)]
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacrev, veenv.jacve, veenv.hessian])
+def test_an_array_of_outside_decides_inside_of_jit(jacobian):
+    table = jnp.array([2, 5])
+
+    def run(x):
+        _, (sizes, total) = jacobian(lambda x: (x @ x, (table, x.sum())), has_aux=True)(x)
+        return jnp.ones(np.asarray(sizes)[1]) * total
+
+    assert jax.jit(run)(X).shape == (5,)
 
 
 def test_modules_with_functions():

@@ -532,8 +532,7 @@ def _returned(program: Program, values: Evaluation) -> Any:
     if not program.aux:
         return value
     _, avals, tree = program.aux
-    pairs = zip(avals, values.aux, strict=True)
-    aux = [x if aval is None else _compat.as_weak_as(aval, jnp.asarray(x)) for aval, x in pairs]
+    aux = map(_compat.as_weak_as, avals, map(jnp.asarray, values.aux))
     return value, jax.tree.unflatten(tree, aux)
 
 

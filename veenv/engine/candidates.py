@@ -32,7 +32,6 @@ from veenv.graph.program import Program, is_symbolic
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
-from veenv.rules.base import filled, parted
 from veenv.rules.passes import REFUSALS
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
@@ -197,19 +196,13 @@ def _mode(
     again, inputs = program.again, program.avals[: program.num_inputs]
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        seen: list[Any] = []
-
-        def twice(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
             returned = again(*args, **kwargs)
-            leaves, tree = jax.tree.flatten(returned)
-            kept, arrays = parted(leaves)  # forward mode takes nothing else
-            seen[:] = tree, kept
-            return (returned[0] if has_aux else returned), arrays
+            return (returned[0] if has_aux else returned), returned
 
         mode = getattr(jax, name)(twice, argnums=argnums, has_aux=True)
         with jax.enable_checks(False):  # as where an equation is bound
-            jacobian, arrays = mode(*args, **kwargs)
-        returned = jax.tree.unflatten(seen[0], filled(seen[1], arrays))
+            jacobian, returned = mode(*args, **kwargs)
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
         return returned, jax.tree.unflatten(tree, blocks)

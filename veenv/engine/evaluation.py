@@ -28,7 +28,7 @@ from veenv.graph.equations import Literal
 from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
-from veenv.rules.base import filled, from_real, is_differentiable, parted, real_shape, to_real
+from veenv.rules.base import from_real, is_differentiable, real_shape, to_real
 from veenv.rules.passes import has_jvp, has_vjp, results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
@@ -262,17 +262,13 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
     moving = [k for k, aval in enumerate(avals) if is_differentiable(aval)]
     plain = replace(lin, elementals=((),) * len(lin.elementals))
 
-    others: dict[int, Any] = {}  # what forward mode takes for no auxiliary output
-
     def outputs(*values: Any) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
         full = list(inputs)
         for k, value in zip(moving, values, strict=True):
             full[k] = from_real(value, avals[k]) if lin.realify else value
         found = evaluate(plain, full)
         outs = list(map(jnp.asarray, found.outputs))
-        kept, arrays = parted(found.aux)
-        others.update(kept)
-        return [to_real(x) if lin.realify else x for x in outs], (found.outputs, arrays)
+        return [to_real(x) if lin.realify else x for x in outs], (found.outputs, found.aux)
 
     given = [jnp.asarray(inputs[k]) for k in moving]
     given = [to_real(x) if lin.realify else x for x in given]
@@ -293,7 +289,7 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
             if node is not None:
                 dense = algebra.dense(lin.graph.shapes[node], lin.graph.shapes[source])
                 left[source, node] = (Edge(dense, x.reshape(dense.value_shape), x.dtype),)
-    return Evaluation(values, filled(others, aux), {}), Elimination(left, (), ())
+    return Evaluation(values, aux, {}), Elimination(left, (), ())
 
 
 def _modes(whole: Whole, fun: Callable[..., Any], given: Sequence[Any]) -> list[Callable[..., Any]]:

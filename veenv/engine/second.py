@@ -16,11 +16,10 @@ from veenv.engine.eager import equal_bodies_once
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import plain_argnums, trace, with_aux
+from veenv.graph.program import hiding_aux, plain_argnums, trace
 from veenv.graph.shardings import AsWritten
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
-from veenv.rules.base import filled, parted
 from veenv.rules.table import facts
 
 P = ParamSpec("P")
@@ -174,21 +173,15 @@ def _gradient(
     @functools.wraps(fun, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
         returned: list[Any] = []
-        aux: list[Any] = []
+        hidden = hiding_aux(fun, has_aux)
 
-        def noted(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
-            found = fun(*args, **kwargs)
-            out, more = with_aux(found) if has_aux else (found, ())
-            leaves, tree = jax.tree.flatten(more)
-            kept, arrays = parted(leaves)  # forward mode takes nothing else
-            returned.append(out)
-            aux[:] = tree, kept
-            return out, arrays
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            found = hidden(*args, **kwargs)
+            returned.append(found[0] if has_aux else found)
+            return found
 
         def by(mode: Callable[..., Any]) -> Any:
-            run = mode(noted, argnums, has_aux=True, holomorphic=holomorphic)
-            found, arrays = run(*args, **kwargs)
-            return (found, aux[0].unflatten(filled(aux[1], arrays))) if has_aux else found
+            return mode(noted, argnums, has_aux=has_aux, holomorphic=holomorphic)(*args, **kwargs)
 
         try:
             try:
@@ -213,7 +206,8 @@ def _is_symmetric(
     The function returns one number then. It need not be symmetric where the derivative of a part
     is the user's own, or rests on an assumption.
     """
-    program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
+    hidden = hiding_aux(fun, has_aux)
+    program = trace(hidden, args, kwargs, argnums=argnums, has_aux=has_aux)
     if [tuple(aval.shape) for aval in program.out_avals] != [()]:
         return False
     every = (e for top in program.equations for e in (top, *walk.inside(top.params)))

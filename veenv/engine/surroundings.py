@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from veenv.graph.program import Program, normalise_argnums, with_aux
+from veenv.graph.program import HiddenAux, Program, hiding_aux, normalise_argnums
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
 
 
@@ -78,29 +78,37 @@ def _at_own_width(
     What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
     the function itself sees the option as it is.
     """
-    plain = make(fun)
+    hidden = hiding_aux(fun, has_aux)
+    plain = make(hidden)
 
     @functools.wraps(fun, updated=())
     def narrow(*args: Any, **kwargs: Any) -> Any:
         with jax.enable_x64(False):
-            found = fun(*args, **kwargs)
+            found = hidden(*args, **kwargs)
             if not has_aux:
                 return jax.tree.map(_narrowed, found)
-            out, aux = with_aux(found)
+            out, aux = found
             return jax.tree.map(_narrowed, out), aux
 
     @functools.wraps(plain, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            return plain(*args, **kwargs)
+            return _shown(plain(*args, **kwargs))
         except _WideError:
             own = set(normalise_argnums(argnums, len(args)))
             given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
             others = jax.tree.map(_array, kwargs)
             with jax.enable_x64(True):
-                return make(narrow)(*given, **others)
+                return _shown(make(narrow)(*given, **others))
 
     return run
+
+
+def _shown(found: Any) -> Any:
+    """A result with its auxiliary output, which is on its first or second level, as it was."""
+    if isinstance(found, HiddenAux):
+        return found.shown()
+    return tuple(map(_shown, found)) if type(found) is tuple else found
 
 
 def _array(x: Any) -> Any:

@@ -19,7 +19,6 @@ from jax.extend.core import find_top_trace, set_current_trace
 from veenv import _compat
 from veenv.graph.equations import Equation, Function
 from veenv.rules import walk
-from veenv.rules.base import filled
 
 source_info_util.register_exclusion(__file__)
 
@@ -116,12 +115,5 @@ def as_one_equation(
         outputs=made[:split],
         vertex_variables=made,
         avals=avals,
-        aux=program.aux and (_renamed(program.aux, made[split:]), *program.aux[1:]),
+        aux=program.aux and (made[split:], *program.aux[1:]),
     )
-
-
-def _renamed(aux: Any, made: Sequence[int]) -> tuple[Any, ...]:
-    """What stands for an auxiliary output, with other variables for what is computed."""
-    atoms, avals, _ = aux
-    kept = {k: atoms[k] for k, aval in enumerate(avals) if aval is None}
-    return tuple(filled(kept, made))

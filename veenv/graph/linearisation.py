@@ -28,7 +28,14 @@ from veenv.graph.custom_rules import (
 from veenv.graph.diagonal import Body, diagonal_axes
 from veenv.graph.graph import LABELLINGS, Graph
 from veenv.graph.precedence import ReverseOnly
-from veenv.graph.program import Equation, Program, plain_argnums, refuse_symbolic, trace
+from veenv.graph.program import (
+    Equation,
+    Program,
+    hiding_aux,
+    plain_argnums,
+    refuse_symbolic,
+    trace,
+)
 from veenv.graph.tableau import eliminate_counted
 from veenv.rules import Partial, Row, Site
 from veenv.rules.base import is_complex, is_differentiable, real_shape, signature
@@ -509,6 +516,7 @@ def make_graph(
     argnums = plain_argnums(argnums)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
-        return linearise(trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)).graph
+        hidden = hiding_aux(fun, has_aux)
+        return linearise(trace(hidden, args, kwargs, argnums=argnums, has_aux=has_aux)).graph
 
     return traced

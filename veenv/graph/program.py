@@ -60,8 +60,8 @@ class Program:
     avals: tuple[Any, ...]  # shape and dtype of every variable
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
-    # of the auxiliary output variables or literals, what is no array as it is; shapes and dtypes,
-    # None of what is no array; pytree structure. None without
+    # of the auxiliary output, all arrays (`HiddenAux`), variables or literals; shapes and dtypes;
+    # pytree structure. None without
     aux: tuple[tuple[Var | Literal, ...], tuple[Any, ...], Any] | None
     again: Callable[..., Any]  # the function as it was traced, of arguments of the same shapes
     # the same function, to try in turn where a derivative rule closes over a value of the trace:
@@ -114,9 +114,8 @@ def trace(
             full[a] = value
         out, aux = with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
         (leaves, tree), (more, aux_tree) = jax.tree.flatten(out), jax.tree.flatten(aux)
-        kept, computed = parted(more, jax.core.Tracer)
-        out_trees.append(_Returned(tree, len(leaves), aux_tree if has_aux else None, kept))
-        return leaves, computed
+        out_trees.append(_Returned(tree, len(leaves), aux_tree if has_aux else None))
+        return leaves, more
 
     def program(closed: Any, traced: dict[int, Any]) -> Program:
         closed = spelled_out(loosened(closed))
@@ -143,19 +142,18 @@ def trace(
 
 @dataclass(frozen=True)
 class _Returned:
-    """What a traced function returned, besides the values of tracers."""
+    """What a traced function returned, besides the values of leaves."""
 
     tree: Any  # pytree structure of the output
     count: int  # number of its leaves
     aux_tree: Any  # that of the auxiliary output; None without
-    kept: dict[int, Any]  # leaves of it, by their number, that are no tracers
 
     def put(self, leaves: Sequence[Any]) -> Any:
-        """What it returned, of the values of tracers."""
+        """What it returned, of the values of leaves."""
         out = jax.tree.unflatten(self.tree, leaves[: self.count])
         if self.aux_tree is None:
             return out
-        return out, jax.tree.unflatten(self.aux_tree, filled(self.kept, leaves[self.count :]))
+        return out, jax.tree.unflatten(self.aux_tree, leaves[self.count :])
 
 
 def is_symbolic(program: Program) -> bool:
@@ -183,7 +181,7 @@ def _program(
     plain: bool,
 ) -> Program:
     """The flat program of a jaxpr; arguments as those of `_replayed`, with the others' values."""
-    num_out, kept = returned.count, returned.kept
+    num_out = returned.count
     values = jax.tree.leaves(others)
     num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
     flattener = _Flattener(closed, num_inputs, values, plain=plain)
@@ -202,11 +200,7 @@ def _program(
         out_tree=returned.tree,
         aux=None
         if returned.aux_tree is None
-        else (
-            tuple(filled({k: Literal(x) for k, x in kept.items()}, outputs[num_out:])),
-            tuple(filled(dict.fromkeys(kept), closed.out_avals[num_out:])),
-            returned.aux_tree,
-        ),
+        else (tuple(outputs[num_out:]), tuple(closed.out_avals[num_out:]), returned.aux_tree),
         again=_replayed(closed, wanted, tuple(others), returned),
     )
 
@@ -252,6 +246,46 @@ def with_aux(out: Any) -> tuple[Any, Any]:
     return out[0], out[1]
 
 
+@dataclass(frozen=True, eq=False)
+class _Rest:
+    """What a function's auxiliary output is besides what it computed."""
+
+    tree: Any  # its pytree structure
+    kept: dict[int, Any]  # leaves, by their number, that are no tracers
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("computed",), meta_fields=("rest",)
+)
+@dataclass(frozen=True)
+class HiddenAux:
+    """An auxiliary output with what was computed as its leaves, which hides all else."""
+
+    computed: list[Any]
+    rest: _Rest
+
+    def shown(self) -> Any:
+        """The output as the function returned it."""
+        return jax.tree.unflatten(self.rest.tree, filled(self.rest.kept, self.computed))
+
+
+def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+    """A function with its auxiliary output, if it has one, hidden: that may be anything."""
+    if not (has_aux and callable(fun)):
+        return fun
+
+    @functools.wraps(fun, updated=())
+    def hiding(*args: Any, **kwargs: Any) -> tuple[Any, HiddenAux]:
+        out, aux = with_aux(fun(*args, **kwargs))
+        if isinstance(aux, HiddenAux):
+            return out, aux
+        leaves, tree = jax.tree.flatten(aux)
+        kept, computed = parted(leaves, jax.core.Tracer)
+        return out, HiddenAux(computed, _Rest(tree, kept))
+
+    return hiding
+
+
 def _named_as(
     fun: Callable[..., Any], wanted: Sequence[int], flat: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -263,9 +297,10 @@ def _named_as(
     names = [own[a] if a < len(own) else f"args_{a}" for a in wanted]
     kept = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
     others = inspect.Parameter("_others", inspect.Parameter.POSITIONAL_ONLY)
+    fun = inspect.unwrap(fun)
     while isinstance(fun, functools.partial):
-        fun = fun.func
-    if not hasattr(inspect.unwrap(fun), "__code__"):
+        fun = inspect.unwrap(fun.func)
+    if not hasattr(fun, "__code__"):
         fun = type(fun).__call__  # of an object that can be called
     vars(flat).update(__wrapped__=fun, __signature__=inspect.Signature([*kept, others]))
     return flat
