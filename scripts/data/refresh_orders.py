@@ -21,15 +21,10 @@ import tyro
 
 import veenv
 from veenv.graph.graph import LABELLINGS, Graph, Labelling
-from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.search import search
 
 FOLDER = Path(veenv.__file__).parent / "orders" / "data"
-
-HEAD = """\
-| task | best known | reverse | forward | Markowitz | leaves, vertices |
-| --- | ---: | ---: | ---: | ---: | --- |"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,16 +45,11 @@ class Config:
     """Seed of the search."""
     folder: Path = FOLDER
     """Where the order files lie."""
-    docs: Path | None = None
-    """Search nothing; write the table of tasks into this document, between its markers."""
 
 
 def main(config: Config) -> int:
     """Refreshes the files; returns the exit code."""
     try:
-        if config.docs is not None:
-            write_table(config.docs, config.folder)
-            return 0
         names = [veenv.tasks.get(name).name for name in config.tasks] or veenv.tasks.list()
         for name in names:
             began = time.perf_counter()
@@ -162,34 +152,6 @@ def _file_name(shipped: dict[Path, Order], graph: Graph, name: str, cost: Labell
     if main is not None and main.fingerprint != fingerprint(graph):
         suffix += "" if main.jax_version.startswith(f"{minor}.") else f".jax-{minor}"
     return f"{name}{suffix}.json"
-
-
-def write_table(document: Path, folder: Path) -> None:
-    """Replaces the table of tasks in a document.
-
-    Raises:
-      ValueError: if the document has no markers, or an order file is broken.
-      OSError: if it cannot be read or written.
-    """
-    rows = [_row(name, folder) for name in veenv.tasks.list()]
-    write_section(document, "tasks", "\n".join([HEAD, *rows]))
-
-
-def _row(name: str, folder: Path) -> str:
-    """A task's row: each count as ``multiplications / executed``, then sizes."""
-    task = veenv.tasks.get(name)
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    classical = (
-        " / ".join(f"{graph.cost(order, cost):,}" for cost in LABELLINGS)
-        for order in (graph.reverse(), graph.forward(), graph.markowitz())
-    )
-    known = _recount([Order.load(path) for path in sorted(folder.glob(f"{name}.*json"))], graph)
-    best = []
-    for cost in LABELLINGS:
-        order = min(known, key=lambda order, cost=cost: _price(order, cost))
-        best.append(f"{order.counts[cost]:,}" + ("*" if order.is_optimal(cost) else ""))
-    sizes = f"{graph.num_inputs} → {graph.num_outputs}, {len(graph.eliminable)}"
-    return f"| {' | '.join([name, ' / '.join(best), *classical, sizes])} |"
 
 
 if __name__ == "__main__":

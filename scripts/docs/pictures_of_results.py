@@ -281,13 +281,12 @@ def fuse(path: Path) -> None:
 
 
 def tasks(path: Path) -> None:
-    """Each task's best known order against its best classical one, from the table of the page."""
-    shares: dict[str, float] = {}
-    for line in (ROOT / "docs/tasks.md").read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if len(cells) == 6 and cells[0] in veenv.tasks.list():
-            best, *classical = (int(re.sub(r"[,*]| / .*", "", cell)) for cell in cells[1:5])
-            shares[cells[0]] = best / min(classical)
+    """Each task's best known order against its best classical one."""
+    shares = {
+        name: found["best"]["multiplications"]
+        / min(counts["multiplications"] for counts in found["classical"].values())
+        for name, found in read("tasks").items()
+    }
     figure = canvas(9.5, 5.2)
     [panel] = axes_of(figure)
     label = "multiplications / those of the best classical order"

@@ -1,0 +1,61 @@
+"""The page with a screen for each task says what is shipped, and what is traced."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import pytest
+
+import veenv
+from scripts.docs import tasks_page
+from veenv.orders.shipped import shipped_orders
+
+RECORDS = json.loads(tasks_page.RECORDS.read_text(encoding="utf-8"))
+SMALL = "Robertson", "LIF", "KerrMetric"
+
+
+def test_the_pages_are_what_the_records_say():
+    assert tasks_page.PAGE.read_text(encoding="utf-8") == tasks_page.catalogue(RECORDS)
+    assert tasks_page.table(RECORDS) in tasks_page.TABLE.read_text(encoding="utf-8")
+    assert tuple(RECORDS) == veenv.tasks.list()
+
+
+def test_best_counts_are_those_of_shipped_orders():
+    shipped = defaultdict(list)
+    for order in shipped_orders():
+        if not order.jax_version.startswith("0.12"):  # the pages are of the oldest
+            shipped[order.name].append(order)
+    for name, found in RECORDS.items():
+        counts = [order.counts["multiplications"] for order in shipped[name]]
+        assert found["best"]["multiplications"] == min(counts), name
+        assert found["vertices"] == len(shipped[name][0].ids), name
+        assert found["edges"] == shipped[name][0].num_edges, name
+
+
+def check(name):
+    found = json.loads(json.dumps(tasks_page.record(veenv.tasks.get(name))))
+    assert found == RECORDS[name]
+    drawn = (tasks_page.PICTURES / f"{name}.svg").read_text(encoding="utf-8")
+    assert drawn == tasks_page.picture(veenv.make(name).graph)
+    section = tasks_page.screen(veenv.tasks.get(name), found)
+    assert len(section.splitlines()) < 30  # a screen
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_records_and_pictures_are_of_the_graph(name):
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RECORDS if not name.endswith("_Jacobian")])
+def test_records_and_pictures_are_of_every_graph(name):
+    check(name)  # the two Jacobians are traced differently by newer versions
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [([[]], "1 number"), ([[], [3], [], [3]], "2 numbers, 2 × [3]"), ([[2, 4]], "[2, 4]")],
+)
+def test_shapes_are_said_briefly(given, said):
+    assert tasks_page.shapes(given) == said
