@@ -26,7 +26,7 @@ from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import DivergedError, train
+from veenv.agents.training.loop import CompilingError, DivergedError, train
 from veenv.agents.training.played import AGENTS
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
@@ -179,6 +179,7 @@ def play(
                 time_limit=args.seconds,
                 started=started - run.seconds,
                 should_stop=stop.is_set,
+                patient=args.scale.several,
             ):
                 stop.arm()
                 folder.log(progress.row)
@@ -190,6 +191,10 @@ def play(
         except DivergedError as error:
             write_line(f"training has ended: {error}")
             code = 1
+        except CompilingError as error:
+            write_line(str(error))
+            if isinstance(run.curriculum, FixedTasks):
+                run.curriculum.settle()
         code = PREEMPTED if any_process(stop.preempted) else code
     if progress is not None:
         folder.save_checkpoint(progress, score(progress.measured))
@@ -233,7 +238,11 @@ def report(
         order = polish(best[name], best.tasks.graphs[index], args)
         orders[folder.write_beside(name, "polished", order)] = order
         polished = order.counts[args.cost]
-    write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
+    learned = best[name].steps is not None
+    cost = best.cost(name) if learned else None
+    write_line(result_table(classical, cost, agent, polished, args.cost))
+    if not learned:
+        write_line(f"training found no cheaper order than {best[name].found_by or 'the known one'}")
     if args.rank_by_time is not None:
         order, lines = fastest(best, task, args.rank_by_time)
         orders[folder.write_beside(name, "fastest", order)] = order
@@ -250,7 +259,7 @@ def report(
         write_line(f"order: {path}")
         right &= proof.passed
     limit = min(args.timing, (args.seconds or inf) / 4)  # of a short run not most of its time
-    if limit > 0:
+    if limit > 0 and (learned or polished):
         last = list(orders.values())[-1].ids
         point = task.example_args()
         write_line(compare(task.fun, task.argnums, point, last, limit=limit).text())

@@ -24,6 +24,9 @@ INTERRUPTED = 130
 PREEMPTED = 75
 """Exit code of a run that SIGTERM has ended: "try again later" (EX_TEMPFAIL of sysexits.h)."""
 
+_NO_READER = 141
+"""Exit code where nobody reads the output any more, as shells have it (SIGPIPE)."""
+
 _RELEASE = 0
 """What is written behind the numbers of signals: those before it were still held."""
 
@@ -73,6 +76,9 @@ def run_script(main: Callable[[], int | None]) -> NoReturn:
         raise SystemExit(main())
     except KeyboardInterrupt:
         _leave()
+    except BrokenPipeError:  # who reads the output, such as `head`, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(_NO_READER) from None
     finally:
         while _undo:
             _undo.pop(0)()

@@ -9,13 +9,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import tyro
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
+from veenv.agents.config.help import help_text
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.random_functions import RandomConfig
 from veenv.agents.config.search import SearchConfig
@@ -55,14 +56,28 @@ class TrainArgs:
     """What an elimination costs: `multiplications` is the literature's count, `executed` what the
     Jacobian really multiplies (edges of ±1 are free), `operations` adds its additions."""
     time_limit: str | None = None
-    """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
-    if it is left out, 100 seconds, or no limit where --steps is given."""
+    """Wall-clock limit of the training, compilation included: seconds, or a number with s, m or h
+    such as `10m`; if it is left out, 100 seconds, or no limit where --steps is given. Proof and
+    timing follow."""
+    seeds: int = 1
+    """Number of seeds, from --seed on, that train side by side in one program, with one table and
+    the best order of all of them; each has one start."""
+
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
+
     out: str = "runs"
     """Folder of all runs, or an address such as `gs://bucket/runs` (cluster.html); this one
     writes to OUT/TASK/TIME."""
     folder: str | None = None
     """Run folder, in place of OUT/TASK/TIME. If it has a run already, that run goes on, as with
     --resume, so a scheduler can repeat the command."""
+    report: bool = False
+    """Write a page that shows the run, `report.html`, to the run folder, too."""
+    tensorboard: bool = False
+    """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
+    wandb: bool = False
+    """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
+    network)."""
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
     it finds is reported and written next to it, as `order-polished.json`."""
@@ -72,15 +87,6 @@ class TrainArgs:
     timing: float = 10.0
     """Seconds, about, in which the orders are timed in the end, as one kernel and as XLA, beside
     reverse and JAX's modes; 0 leaves it out."""
-    init_from: str | None = None
-    """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
-    options of the network, such as --hidden."""
-    network: str | None = None
-    """Network of your own, as MODULE:NAME (training.html), in place of the options of the
-    network."""
-    seeds: int = 1
-    """Number of seeds, from --seed on, that train side by side in one program, with one table and
-    the best order of all of them; each has one start."""
     config: str | None = None
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
@@ -88,39 +94,23 @@ class TrainArgs:
     """Options that suit a device (training.html); `auto` is the one found. Others override."""
     resume: str | None = None
     """Run folder to go on in, from its last checkpoint and with its options; others override."""
+    init_from: str | None = None
+    """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
+    options of the network, such as --hidden."""
+    network: str | None = None
+    """Network of your own, as MODULE:NAME (training.html), in place of the options of the
+    network."""
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
     checkpoint_updates: int | None = None
     """Train steps between checkpoints, instead of --checkpoint-seconds."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints to keep; the best one is kept, too."""
-    report: bool = False
-    """Write a page that shows the run, `report.html`, to the run folder, too."""
-    tensorboard: bool = False
-    """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
-    wandb: bool = False
-    """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
-    network)."""
 
-    ppo: Annotated[
-        OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")
-    ] = dataclasses.field(default_factory=PPOConfig)
-
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
-
-    search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="With --agent alphazero.")] = (
-        dataclasses.field(default_factory=SearchConfig)
-    )
-
-    random: Annotated[OmitArgPrefixes[RandomConfig], arg(help="With --task random.")] = (
-        dataclasses.field(default_factory=RandomConfig)
-    )
-
-    scale: Annotated[OmitArgPrefixes[ScaleConfig], arg(help="Several devices or processes.")] = (
-        dataclasses.field(default_factory=ScaleConfig)
-    )
+    ppo: OmitArgPrefixes[PPOConfig] = dataclasses.field(default_factory=PPOConfig)
+    search: OmitArgPrefixes[SearchConfig] = dataclasses.field(default_factory=SearchConfig)
+    random: OmitArgPrefixes[RandomConfig] = dataclasses.field(default_factory=RandomConfig)
+    scale: OmitArgPrefixes[ScaleConfig] = dataclasses.field(default_factory=ScaleConfig)
 
     def __post_init__(self) -> None:
         """Checks what the records in it do not."""
@@ -205,6 +195,11 @@ def parse_duration(text: str) -> float:
 
 def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
     """Builds a record from command-line arguments; ``--help`` and errors end the program."""
+    given = sys.argv[1:] if args is None else args
+    if dataclasses.is_dataclass(record) and {"-h", "--help"} & {*given}:
+        command = Path(sys.argv[0]).stem.removeprefix("veenv-")
+        say(help_text(record, f"veenv-{command}", called(command)))
+        raise SystemExit(0)
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):

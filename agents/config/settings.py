@@ -127,8 +127,8 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
             near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all of them"
             raise ValueError(f"unknown option {name!r} in {source}; {hint}")
-        if known[name] is bool and not isinstance(value, bool):
-            raise ValueError(f"{name} in {source} must be true or false, got {value!r}")
+        if (wanted := _wanted(known[name], value)) is not None:
+            raise ValueError(f"{name} in {source} must be {wanted}, got {value!r}")
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             args.append(f"--{flag}" if value else f"--no-{flag}")
@@ -139,6 +139,23 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
         else:
             raise ValueError(f"{name} in {source} must be a number, text or list of texts")
     return args
+
+
+def _wanted(kind: Any, value: Any) -> str | None:
+    """What an option of a type must be where a value is not; None where it may be."""
+    if kind is bool:
+        return None if isinstance(value, bool) else "true or false"
+    kinds = [k for k in (typing.get_args(kind) or [kind]) if k is not type(None)]
+    choices = typing.get_args(kinds[0]) or [k for k in kinds if isinstance(k, str)]
+    if choices:
+        return None if value in choices else f"one of {', '.join(choices)}"
+    for number, words in ((int, "a whole number"), (float, "a number")):
+        if number in kinds:
+            try:
+                number(str(value))
+            except ValueError:
+                return words
+    return None
 
 
 def _takes(kind: Any, items: Sequence[Any]) -> bool:

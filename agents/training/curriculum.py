@@ -91,18 +91,18 @@ class FixedTasks(Curriculum):
         self.start_updates = trainer.config.start_updates
         self.tasks, self.best = trainer.tasks, BestOrders(trainer.tasks, agent)
         known: Sequence[Order | None] = trainer.known
-        for index, name in enumerate(self.tasks.names):
-            order = known[index] if known else self._floor(index)
+        for order, name in zip(known, self.tasks.names, strict=False):
             if order is not None:
                 self.best.keep(name, dataclasses.replace(order, name=name))
+        self.settle(LARGE)
 
-    def _floor(self, index: int) -> Order | None:
-        """The cheapest classical order of a large task, above which no run ends."""
-        graph = self.tasks.graphs[index]
-        if len(graph.eliminable) <= LARGE:
-            return None
-        found = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize)
-        return found and found[1]
+    def settle(self, above: int = 0) -> None:
+        """Takes the cheapest classical order of each task of more vertices that has none yet."""
+        for name, graph in zip(self.tasks.names, self.tasks.graphs, strict=True):
+            if self.best.get(name) is None and len(graph.eliminable) > above:
+                found = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize)
+                if found is not None:
+                    self.best.keep(name, dataclasses.replace(found[1], name=name))
 
     def renew(self, rounds: int) -> bool:
         """Keeps the tasks."""

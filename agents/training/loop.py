@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
 
 import jax
 
@@ -13,6 +16,11 @@ from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
 from veenv.agents.training.curriculum import Curriculum
 from veenv.agents.training.starts import Starts
+
+Result = TypeVar("Result")
+
+COMPILING = "veenv: compiling"
+"""Name of the thread that compiles a train step; it outlives a time limit."""
 
 MAX_NOT_FINITE = 10
 """Rounds in a row without any finite gradient after which training ends."""
@@ -23,6 +31,10 @@ PACE_ROUNDS = 20
 
 class DivergedError(RuntimeError):
     """No gradient has been finite for a while; the parameters are the last good ones."""
+
+
+class CompilingError(TimeoutError):
+    """The time limit has passed while the first train step was compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +88,32 @@ class Budget:
         of_time = seconds / self.time_limit if self.time_limit else 0.0
         return min(1.0, max(of_steps, of_time))
 
+    def within(self, call: Callable[[], Result]) -> Result:
+        """What a call returns; it is made in a thread, which outlives the time limit.
+
+        Raises:
+          CompilingError: it takes longer than the limit.
+        """
+        found: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                found.set_result(call())
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=run, name=COMPILING, daemon=True).start()
+        left = None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
+        try:
+            return found.result(left)
+        except TimeoutError:
+            if found.done():
+                raise
+            raise CompilingError(
+                f"the time limit, {self.time_limit:g} s, has passed while the train step was "
+                "compiled, so no episode was played"
+            ) from None
+
     def is_spent(self, steps: int, seconds: float) -> bool:
         """Whether so many steps are enough, or the seconds more than the limit."""
         late = self.time_limit is not None and seconds > self.time_limit
@@ -126,6 +164,7 @@ def train(
     time_limit: float | None = None,
     started: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    patient: bool = True,
 ) -> Iterator[Progress]:
     """Trains, and yields after every round.
 
@@ -141,9 +180,11 @@ def train(
       time_limit: seconds, or None.
       started: `time.monotonic()` from which the limit counts; now by default.
       should_stop: asked after every round; True ends the training.
+      patient: whether the first round, which compiles, is played however late it is.
 
     Raises:
       ValueError: there is neither a number of steps nor a time limit.
+      CompilingError: the time limit has passed in the first round, if that may be.
       DivergedError: no gradient of the last `MAX_NOT_FINITE` rounds was finite.
     """
     budget = Budget(curriculum.config.steps, time_limit, started)
@@ -154,14 +195,15 @@ def train(
     course = Course(budget, curriculum, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
     while not any_process(should_stop()):
-        # The first round is played however late it is, and says nothing of the pace: it compiles.
+        # The first round says nothing of the pace, and is begun however late it is: it compiles.
         if budget.is_spent(steps, 0.0 if pace is None else before + pace):
             return
         unseen, seen = curriculum.renew(rounds), {}
         begins, over = course.advance(budget.fraction(steps, before))
         state = curriculum.restart(local(state)) if begins else state
         for name, trainer in curriculum.trainers.items():
-            state, result = trainer.step(state, over)
+            play = partial(trainer.step, state, over)
+            state, result = play() if patient or pace is not None else budget.within(play)
             seen[name] = jax.device_get(result)
             steps += trainer.steps_per_update
         rounds, update = rounds + 1, update + len(seen)

@@ -20,9 +20,12 @@ import numpy as np
 import pytest
 
 from veenv import Order, make_graph, tasks
+from veenv.agents.cli.commands.report import ReportArgs
 from veenv.agents.cli.signals import PREEMPTED
-from veenv.agents.config.args import TrainArgs, parse_duration, parse_training, task_names
+from veenv.agents.config.args import TrainArgs, parse, parse_duration, parse_training, task_names
+from veenv.agents.config.help import HEADINGS
 from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.settings import options
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import identity_of
@@ -107,12 +110,34 @@ def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_explains_every_option(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_help_has_an_example_then_every_option_in_a_group(monkeypatch, capsys):
     code, said, _ = train_here(monkeypatch, capsys, "--help")
     assert code == 0
-    for option in ("--task", "--steps", "--num-envs", "--seed", "--cost", "--time-limit", "--out"):
-        assert re.search(rf"{option} .*?\s[A-Z][a-z]+", said, re.DOTALL), option
+    first, *lines = said.splitlines()
+    assert re.fullmatch(r"Example: .*train(?:.py)? --task RoeFlux_1d --time-limit 2m", first)
+    assert max(len(line) for line in lines) <= 80
+    names = {name.replace("_", "-") for name, _ in options(TrainArgs)}
+    shown = re.findall(r"^  --([\w-]+)(?: .*)?$", said, re.MULTILINE)
+    assert len(shown) == len(names)
+    assert set(shown) == names
+    for name in names:  # each is explained, beside its name or below it
+        assert re.search(rf"^  --{name}(?: \S+)? *\n? {{2,}}[A-Zλ`]", said, re.MULTILINE), name
+    groups = re.findall(r"\n\n(\S.*)\n  -", said)
+    assert len(groups) == len(HEADINGS)
+    assert "(default 0)" in said
+    assert "(default 1)" in said
+    assert "None" not in said
+
+
+def test_a_short_help_has_what_is_no_option_too(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["veenv-report", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        parse(ReportArgs)
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert said.startswith("Example: veenv-report runs/")
+    assert re.search(r"\nOptions\n  RUN +Folder of a training run", said)
+    assert "--cost multiplications|executed|operations\n" in said
 
 
 UPDATES = 10
@@ -358,3 +383,16 @@ def test_durations(text, seconds):
 def test_wrong_durations(text):
     with pytest.raises(ValueError, match="time_limit must be a positive duration"):
         parse_duration(text)
+
+
+@pytest.mark.slow
+def test_a_limit_that_passes_while_it_compiles_ends_with_a_classical_order(tmp_path):
+    began = time.monotonic()
+    process = start("--task", "RoeFlux_1d", "--time-limit", "2s", out=tmp_path / "runs")
+    said, complaint = process.communicate(timeout=300)
+    assert process.returncode == 0, complaint
+    assert "has passed while the train step was compiled" in said
+    assert "right" in said
+    assert time.monotonic() - began < 60  # the compilation alone takes as long on a busy machine
+    [order] = (tmp_path / "runs").glob("*/*/order.json")
+    assert Order.load(order).found_by == "the order reverse"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import jax
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from veenv import evaluate, sets
 from veenv.agents.config.args import fail, parse, say
@@ -50,9 +50,7 @@ class EvaluateArgs:
     """A named set of functions instead of tasks: scalar-small, scalar-large, arrays or real, or, of
     the first three, the functions to train with, such as scalar-small-train."""
 
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
     cost: CostModel = "multiplications"
     """What an elimination costs."""

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Annotated
 
 import tyro
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.function import FunctionConfig
@@ -30,9 +30,7 @@ class ReportArgs:
     out: str | None = None
     """The HTML file; by default `report.html` in the folder, or next to the order file with its
     name. For a run of several tasks a folder: `report-TASK.html` in it."""
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
     cost: CostModel | None = None
     """Cost model of the game; by default the run's, or `multiplications`."""
     batch: int = 4096

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
 
 from tqdm import tqdm
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from veenv import Order, tasks
 from veenv.agents.cli.report import result_table
@@ -35,9 +34,7 @@ class SearchArgs:
     task: str | None = None
     """Task to search for (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
 
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
     method: str = "auto"
     """One of auto, anneal, regions, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost; or

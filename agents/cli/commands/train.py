@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 
 import jax
 
 from veenv.agents.cli.session import run_training
 from veenv.agents.config.args import fail, parse_training
+from veenv.agents.training.loop import COMPILING
 
 
-def main() -> int:
-    """Parses the command line and trains; the exit code (0 right, 1 wrong, 2 bad input)."""
-    started = time.monotonic()
+def main(started: float | None = None) -> int:
+    """Parses the command line and trains; the exit code (0 right, 1 wrong, 2 bad input).
+
+    The time limit counts from `started` on, a `time.monotonic()`; from now on by default.
+    """
+    started = time.monotonic() if started is None else started
     args = parse_training()
     try:
-        return run_training(args, sys.stdout, started=started)
+        code = run_training(args, sys.stdout, started=started)
+        if any(thread.name == COMPILING for thread in threading.enumerate()):
+            sys.stdout.flush()
+            os._exit(code)  # nothing else ends a compilation
+        return code
     except (ValueError, OSError) as error:
         fail(str(error))
     except jax.errors.JaxRuntimeError as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
 
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 import veenv
 from veenv import tasks
@@ -27,9 +26,7 @@ class TuneArgs:
     task: str | None = None
     """Task to tune (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
 
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
     batch: int | None = None
     """Number of points to differentiate at at once; one alone by default."""

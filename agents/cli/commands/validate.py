@@ -16,7 +16,7 @@ from typing import Annotated
 
 import jax
 import tyro
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 import veenv
 from veenv.agents.cli.report import points_of
@@ -37,6 +37,8 @@ from veenv.tasks import Task
 class Config:
     """Checks an order on the environment and the engine, and times it next to the usual ways.
 
+    Example: veenv-validate --task RoeFlux_1d
+
     Exit code 0: every order passes; 1: one does not; 2: bad input.
     """
 
@@ -45,9 +47,7 @@ class Config:
     for one task the first is timed next to the usual ways, the others alone."""
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
-    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (
-        dataclasses.field(default_factory=FunctionConfig)
-    )
+    own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
     points: int = 3
     """Points at which values are compared: the task's own, then random ones near it."""
     tolerance: float = TOLERANCE

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+import threading
 from typing import ClassVar
 
 import jax
@@ -20,6 +21,7 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.random_functions import RandomConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.weights import load_weights
+from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.loop import train
 from veenv.env.factory import task_graph
 
@@ -40,6 +42,26 @@ class Kept:
 
     def close(self):
         pass
+
+
+def test_a_limit_in_a_compilation_leaves_a_proved_classical_order(tmp_path, monkeypatch):
+    compiled = threading.Event()
+    monkeypatch.setattr(Trainer, "step", lambda *args: compiled.wait(60))
+    out = io.StringIO()
+    args = TrainArgs("Robertson", out=str(tmp_path), time_limit="0.1s", ppo=PPOConfig(num_envs=4))
+    try:
+        assert run_training(args, out) == 0
+    finally:
+        compiled.set()
+    said = out.getvalue()
+    assert said.count("the time limit, 0.1 s, has passed while the train step was compiled") == 1
+    assert "training found no cheaper order than the order Markowitz" in said
+    assert "best found" not in said
+    assert "(right)" in said
+    [folder] = (tmp_path / "Robertson").iterdir()
+    order = Order.load(folder / "order.json")
+    assert order.counts["multiplications"] == 17
+    assert order.found_by == "the order Markowitz"
 
 
 def test_a_run_on_random_functions(tmp_path, monkeypatch):

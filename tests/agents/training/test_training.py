@@ -1,6 +1,7 @@
 """The loop: budgets, the best orders, and what it reports."""
 
 import dataclasses
+import threading
 import time
 from itertools import chain, count
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import train
+from veenv.agents.training.loop import CompilingError, train
 from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution
 
@@ -58,6 +59,30 @@ def test_continuing_is_the_same_as_not_stopping(trainer, both):
 def test_time_limit_counts_from_the_start(trainer, both):
     late = time.monotonic() - 1000.0
     assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1
+
+
+def test_a_first_round_within_the_limit_is_played_as_ever(trainer, both):
+    ends = {"time_limit": 1000.0}
+    [first, *_] = train(FixedTasks(trainer), patient=False, **ends)
+    [same, *_] = train(FixedTasks(trainer), **ends)
+    assert first.measured["mean_cost"] == same.measured["mean_cost"]
+
+
+def test_what_goes_wrong_in_a_first_round_is_said(trainer, monkeypatch):
+    def fail(*_):
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(type(trainer), "step", fail)
+    with pytest.raises(TimeoutError, match="no answer"):
+        next(train(FixedTasks(trainer), patient=False, time_limit=100.0))
+
+
+def test_a_limit_ends_a_first_round_that_takes_longer(trainer, monkeypatch):
+    late = threading.Event()
+    monkeypatch.setattr(type(trainer), "step", lambda *_: late.wait(60))
+    with pytest.raises(CompilingError, match=r"0.01 s, has passed while .* compiled"):
+        next(train(FixedTasks(trainer), patient=False, time_limit=0.01))
+    late.set()
 
 
 def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
