@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from veenv import make_graph
 from veenv.measure import comparison
-from veenv.measure.comparison import compare
+from veenv.measure.comparison import Comparison, compare
+from veenv.measure.timing import Timing
 
 
 def test_all_ways_are_timed_together():
@@ -22,7 +25,16 @@ def test_all_ways_are_timed_together():
     assert not found.skipped
     assert all(row.median > 0 for row in found.rows)
     assert min(r.ratio or 0 for r in found.rows if r.method in comparison.JAX_MODES) >= 1
-    assert found.text().count("\n") == 6
+    assert found.text().count("\n") in (6, 7)  # with a line where reverse does as well
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(1.0, True), (1.2, True), (1.4, False)])
+def test_it_is_said_where_the_reverse_order_does_as_well(seconds, said):
+    ours = Timing("kernel, found", 1.0, 0.9, 1.3, None, None, 0.5)
+    rows = ours, dataclasses.replace(ours, method="kernel, reverse", median=seconds)
+    text = Comparison(1, rows, {}).text()
+    assert ("the reverse order does as well" in text) == said
+    assert "as well" not in Comparison(1, rows[:1], {}).text()
 
 
 def test_what_cannot_be_a_kernel_is_named():

@@ -199,11 +199,13 @@ def _nodes(axes: Any, graph: Graph, where: Positions, done: int, ids: Sequence[i
             face, edge, ink = _look(time.get(node), done, len(ids))
         else:
             face, edge, ink = INPUT if node < graph.num_inputs else OUTPUT, "black", "white"
-        axes.plot(x, y, "o", ms=size, mfc=face, mec=edge, mew=0.8, zorder=3)
+        behind = time.get(node, done) < done - 1  # its place is free for edges
+        level = 1 if behind else 3
+        axes.plot(x, y, "o", ms=size, mfc=face, mec=edge, mew=0.8, zorder=level)
         if node in moves and len(moves) <= LABELS_UP_TO and size >= 8:
             axes.annotate(
                 node - graph.num_inputs + 1, (x, y), ha="center", va="center_baseline",
-                fontsize=0.42 * size, color=ink, zorder=4,
+                fontsize=0.42 * size, color=ink, zorder=level + 0.5,
             )  # fmt: skip
 
 

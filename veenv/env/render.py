@@ -131,14 +131,18 @@ def _draw_nodes(axes: Any, frame: Frame, where: Positions) -> None:
     diameter = min(20.0, max(5.0, 0.7 * room))  # in pixels
     kinds = {node: _kind(frame, node) for node in nodes}
     sizes = {n: diameter * (1.3 if kinds[n] == "just eliminated" else 1.0) for n in nodes}
-    axes.scatter(
-        *np.array([where[n] for n in nodes]).T,
-        s=[(size * 72 / DPI) ** 2 for size in sizes.values()],
-        c=[KINDS[kind][0] for kind in kinds.values()],
-        edgecolors=[KINDS[kind][1] for kind in kinds.values()],
-        linewidths=0.8,
-        zorder=3,
-    )
+    for level, drawn in (
+        (1, [n for n in nodes if kinds[n] == "eliminated"]),  # below the edges
+        (3, [n for n in nodes if kinds[n] != "eliminated"]),
+    ):
+        axes.scatter(
+            *np.array([where[n] for n in drawn]).reshape(-1, 2).T,
+            s=[(sizes[n] * 72 / DPI) ** 2 for n in drawn],
+            c=[KINDS[kinds[n]][0] for n in drawn],
+            edgecolors=[KINDS[kinds[n]][1] for n in drawn],
+            linewidths=0.8,
+            zorder=level,
+        )
     for node in nodes[graph.num_inputs :]:
         just = kinds[node] == "just eliminated"
         if diameter >= 11 or just:

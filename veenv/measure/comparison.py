@@ -44,6 +44,10 @@ class Comparison:
             ratio = f"{row.median / min(timed.values()):.3f}" if timed else "-"
             lines.append(f"{row.method:<24}  {1e3 * row.median:>9.3f}  {ratio:>15}")
         lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
+        every = {row.method: row for row in self.rows}
+        found, reverse = (every.get(f"kernel, {order}") for order in ("found", "reverse"))
+        if found and reverse and reverse.median <= found.high:
+            lines.append("as one kernel the reverse order does as well")
         return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from veenv.measure.proof import prove
 from veenv.measure.report import Subject, page, page_path, read_subjects, write_report
 from veenv.measure.report.bars import times
 from veenv.measure.report.sparsity import pattern
+from veenv.measure.timing import Timing
 from veenv.orders.shipped import best_for
 from veenv.tasks import Task
 
@@ -153,6 +154,28 @@ def test_every_way_is_timed_as_xla_and_as_one_kernel():
     }
     assert all(0 < bar.low <= bar.median <= bar.high for bar in bars)
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"), [(0.9, "jacrev as one kernel does as well (0.45)"), (1.3, None)]
+)
+def test_the_headline_says_when_a_kernel_of_jax_would_do(theirs, said, robertson):
+    """XLA's jacrev takes 2 s, the order's kernel 1 s, up to 1.1, and jacrev's so many."""
+    seconds = {"jacrev": 2.0, "jacfwd": 3.0, "this order": 1.5, "this order, one kernel": 1.0}
+    seconds |= {"jacrev, one kernel": theirs, "jacfwd, one kernel": 2.0}
+    bars = [Timing(name, t, t - 0.1, t + 0.1, None, None, None) for name, t in seconds.items()]
+    subject, _ = robertson
+    text = page(subject, prove(subject.task, subject.order.ids, 1), bars)
+    cards = text.split('aria-label="Results">')[1].partition("</ul>")[0]
+    assert "one kernel against XLA" in cards
+    assert said in cards if said else "as well" not in cards
+
+
+def test_vertices_say_their_operation(robertson):
+    nodes = data_of(robertson[1])["graph"]["nodes"]
+    assert {node["sign"] for node in nodes if node["kind"] == "input"} == {""}
+    assert {node["sign"] for node in nodes if node["name"].startswith("mul,")} == {"×"}
+    assert all(node["sign"] for node in nodes if node["kind"] != "input")
 
 
 def write_run(folder, names, function=None) -> None:

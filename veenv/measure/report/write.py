@@ -20,6 +20,12 @@ LARGEST_GRAPH = 4000
 """Nodes up to which the graph is drawn."""
 LARGEST_GAME = 200_000
 """Edges that appear and vanish in all orders, up to which the game is played."""
+SIGNS = {
+    "add": "+", "add_any": "+", "sub": "−", "neg": "−", "mul": "×", "div": "÷", "sqrt": "√",
+    "integer_pow": "xⁿ", "pow": "xʸ", "square": "x²", "dot_general": "·", "reduce_sum": "Σ",
+    "cumsum": "Σ", "select_n": "if",
+}  # fmt: skip
+"""What is written into a vertex; of any other primitive the first three letters."""
 
 
 def write_report(
@@ -141,9 +147,10 @@ def _graph(subject: Subject) -> dict[str, Any]:
         kind = "input" if vertex < 1 else "move" if node in moves else "output"
         shape = "×".join(map(str, graph.shapes[node])) or "scalar"
         name = "input" if vertex < 1 else graph.primitives[vertex - 1]
+        sign = "" if vertex < 1 else SIGNS.get(name, name[:3])
         nodes.append(
             {"id": node, "x": column, "y": round(height, 4), "kind": kind,
-             "vertex": max(vertex, 0), "name": f"{name}, {shape}"}
+             "vertex": max(vertex, 0), "name": f"{name}, {shape}", "sign": sign}
         )  # fmt: skip
     return {"nodes": nodes, "edges": [list(edge) for edge in graph.edges]}
 

@@ -1,6 +1,8 @@
 const RAMP = ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725"].map((c) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)));
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const player = { order: DATA.orders[0], step: 0, present: new Map(), timer: null, place: new Map(), paths: new Map(), dots: new Map() };
+const READABLE = 6.5; // radius of a circle that holds three letters
+const player = { order: DATA.orders[0], step: 0, present: new Map(), timer: null, place: new Map(), paths: new Map(), dots: new Map(), signs: new Map() };
+const NAMES = new Map((DATA.graph?.nodes ?? []).map((n) => [n.vertex, n.name]));
 const keyOf = ([u, v]) => `${u} ${v}`;
 
 function colour(share) {
@@ -23,7 +25,7 @@ function layOut() {
   const along = upright ? Math.max(320, 22 * depth) : width;
   const across = upright ? width : Math.min(620, Math.max(220, 34 * (tallest + 1)));
   const gap = Math.min((along - 30) / depth, across / (tallest + 1));
-  const radius = Math.max(2.5, Math.min(10, 0.36 * gap));
+  const radius = Math.max(2.5, Math.min(12, 0.36 * gap));
   player.place = new Map(nodes.map((n) => {
     const a = 15 + (n.x / depth) * (along - 30);
     const b = n.y * across;
@@ -37,12 +39,18 @@ function layOut() {
   svg.append(player.edges, dots);
   player.paths.clear();
   player.dots.clear();
+  player.signs.clear();
   for (const node of nodes) {
     const [cx, cy] = player.place.get(node.id);
     const dot = make("circle", { cx, cy, r: radius, class: node.kind });
     dot.append(make("title"));
     dots.append(dot);
     player.dots.set(node.id, dot);
+    if (radius >= READABLE) {
+      const sign = make("text", { x: cx, y: cy, "font-size": 0.95 * radius, class: node.kind }, node.sign);
+      dots.append(sign);
+      player.signs.set(node.id, sign);
+    }
     if (node.kind === "move") dot.addEventListener("click", () => show(player.order.ids.indexOf(node.vertex) + 1));
   }
   board.replaceChildren(svg);
@@ -101,6 +109,7 @@ function paint() {
       dot.style.fill = kind === "move done" ? "" : colour(time / Math.max(1, order.ids.length - 1));
     }
     dot.setAttribute("class", kind);
+    player.signs.get(node.id)?.setAttribute("class", `${kind}${time > 0.6 * order.ids.length ? " bright" : ""}`);
     const when = node.kind === "move" ? `, elimination ${time + 1} for ${order.costs[time]}` : "";
     dot.firstChild.textContent = `${node.vertex ? `vertex ${node.vertex}: ` : ""}${node.name}${when}`;
   }
@@ -109,7 +118,8 @@ function paint() {
 function tell() {
   const { order, step } = player;
   const count = order.ids.length;
-  const vertex = step ? `Vertex ${order.ids[step - 1]} for ${FORMAT.format(order.costs[step - 1])}. ` : "";
+  const name = step && NAMES.has(order.ids[step - 1]) ? ` (${NAMES.get(order.ids[step - 1])})` : "";
+  const vertex = step ? `Vertex ${order.ids[step - 1]}${name} for ${FORMAT.format(order.costs[step - 1])}. ` : "";
   const edges = DATA.graph ? ` ${FORMAT.format(player.present.size)} edges are left.` : "";
   const price = document.createElement("b");
   price.id = "paid";
