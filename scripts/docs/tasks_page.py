@@ -39,12 +39,12 @@ HEAD = """\
 BEGINNING = """\
 # All tasks
 
-A screen for each built-in [task](tasks.md). `veenv.make(name)` is its game, `veenv.tasks.get(name)` its
-function with a point, `veenv.best_order(name)` its best known order.
+A screen for each built-in [task](tasks.md). `veenv.make(name)` is its game,
+`veenv.tasks.get(name)` its function with a point, `veenv.best_order(name)` its best known order.
 
-In the pictures inputs are blue, vertices to eliminate orange, outputs that are no moves green; depth
-grows to the right. *Multiplications* is the literature's count, *executed* what the engine multiplies
-([counts](orders.md#three-counts)). The last four rows are the [kinds of
+In the pictures inputs are blue, vertices to eliminate orange, outputs that are no moves green;
+depth grows to the right. *Multiplications* is the literature's count, *executed* what the engine
+multiplies ([counts](orders.md#three-counts)). The last four rows are the [kinds of
 observation](environment.md#observation) with dtypes and shapes. The graphs are those of jax 0.10.
 `python -m scripts.docs.tasks_page` writes this page.
 """
