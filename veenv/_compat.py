@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,18 @@ def is_export(ctx: Any) -> bool:
 def is_partitioned(ctx: Any) -> bool:
     """Whether XLA divides what is lowered among several devices."""
     return getattr(ctx.module_context.axis_context, "num_devices", 1) > 1
+
+
+def compilation_cache() -> tuple[str, float]:
+    """The folder of JAX's compilation cache, and the most bytes that it may take; none without it.
+
+    What is not on this machine's disk is none, too.
+    """
+    settings: Any = jax.config
+    folder, most = settings.jax_compilation_cache_dir, settings.jax_compilation_cache_max_size
+    if not folder or "://" in str(folder) or not settings.jax_enable_compilation_cache:
+        return "", 0
+    return str(folder), inf if most < 0 else most
 
 
 def keep_alive(ctx: Any, value: Any) -> None:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from scripts.benchmarks.cases import Case, singles
-from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.cpu.compile import MachineCode, host, objects_of
 from veenv.kernel.cpu.sections import body
 from veenv.kernel.program import ScalarProgram
 
@@ -73,7 +73,7 @@ def _run(case: Case, program: ScalarProgram) -> Callable[[], float]:
     lanes = host().lanes(program)
     text = body(program, lanes)
     at = text.index("\n!0 =")
-    code = MachineCode(text[:at] + _LOOP + text[at:])
+    code = MachineCode(objects_of(text[:at] + _LOOP + text[at:]))
     word = ctypes.c_void_p
     kind = ctypes.CFUNCTYPE(None, word, word, ctypes.c_long, ctypes.c_long)
     function = kind(code.address("again"))

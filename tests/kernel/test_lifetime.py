@@ -134,11 +134,11 @@ def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
 
 _IN_A_RING = """
 import gc
-from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.cpu.compile import MachineCode, host, objects_of
 
 host()
 for _ in range(5):
-    code = MachineCode("define i64 @one() {\\n  ret i64 1\\n}")
+    code = MachineCode(objects_of("define i64 @one() {\\n  ret i64 1\\n}"))
     ring = [code]
     ring.append(ring)
     del code, ring

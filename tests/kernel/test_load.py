@@ -18,7 +18,7 @@ from jax.experimental import serialize_executable
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import entries, ffi
+from veenv.kernel.cpu import entries, ffi, sections
 from veenv.kernel.unrolling import unroll
 
 START = """
@@ -62,7 +62,7 @@ def program_of(k):
 def test_a_finaliser_waits_for_nothing(monkeypatch):
     """Garbage may be collected by a thread for which a compiler's thread waits."""
     handles = [entries.kernel(program_of(1.0625))]
-    compiled = entries.compiled
+    compiled = sections.objects
 
     def slow(*args):
         thread = threading.Thread(target=handles.clear)
@@ -71,20 +71,20 @@ def test_a_finaliser_waits_for_nothing(monkeypatch):
         assert not thread.is_alive()
         return compiled(*args)
 
-    monkeypatch.setattr(entries, "compiled", slow)
+    monkeypatch.setattr(sections, "objects", slow)
     entries.kernel(program_of(2.0625))
     assert not handles
 
 
 def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
-    compiled, both, count = entries.compiled, threading.Barrier(2, timeout=60), []
+    compiled, both, count = sections.objects, threading.Barrier(2, timeout=60), []
 
     def together(*args):
         count.append(args)
         both.wait()
         return compiled(*args)
 
-    monkeypatch.setattr(entries, "compiled", together)
+    monkeypatch.setattr(sections, "objects", together)
     programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
     found = [None] * 4
 
@@ -186,7 +186,7 @@ def test_a_long_kernel_runs_on_a_small_stack():
 NO_MEMORY = """
 real = compile.ctypes.cast(compile.ctypes.CDLL(None)[sys.argv[1]], compile.ctypes.c_void_p).value
 size = "i64 %bytes" if sys.argv[1] == "malloc" else "i64 %line, i64 %bytes"
-code = compile.MachineCode(f'''
+code = compile.MachineCode(compile.objects_of(f'''
 @count = global i64 0
 define ptr @none({size}) {{
   %before = atomicrmw add ptr @count, i64 1 acq_rel
@@ -198,7 +198,7 @@ no:
 yes:
   %made = call ptr inttoptr (i64 {real} to ptr)({size})
   ret ptr %made
-}}''')
+}}'''))
 llvm.add_symbol(sys.argv[1], code.address("none"))
 made, done, failed = kernel(), 0, 0
 for _ in range(40):

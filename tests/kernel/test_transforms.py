@@ -292,6 +292,12 @@ print([f"{float(v):.5f}" for v in jac(jnp.arange(3.0))], sum("cache_hit" in h fo
 """
 """What both processes do first."""
 
+REFUSING = """
+from veenv.kernel.cpu import compile
+compile._object = None
+"""
+"""What the second one cannot do then: have LLVM make code."""
+
 DEVICES = """
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -339,9 +345,9 @@ def said(tmp_path_factory):
     folder, lines = str(tmp_path_factory.mktemp("cache")), []
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    for more in (DEVICES, FORK):
+    for code in (FIRST + DEVICES, FIRST.replace("jac =", f"{REFUSING}\njac =") + FORK):
         done = subprocess.run(
-            [sys.executable, "-c", FIRST + more, folder],
+            [sys.executable, "-c", code, folder],
             env=environment,
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
@@ -350,7 +356,7 @@ def said(tmp_path_factory):
 
 
 def test_compilation_cache_on_disk(said):
-    """A program from the cache of another process finds this process's code."""
+    """A program from the cache of another process finds code, which LLVM need not make again."""
     ([first, *_], _), ([second, *_], complaint) = said
     values = "['0.00000', '1.38177', '0.07700']"
     assert first == f"{values} False"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import binding as llvm
 from llvmlite.binding import ffi
@@ -52,16 +54,6 @@ def _machine() -> Any:
     return target.create_target_machine(cpu=known.cpu, features=known.features, opt=2, jit=True)
 
 
-@functools.cache
-def _generate() -> Callable[[Any], None]:
-    """Makes the machine code of an engine.
-
-    llvmlite holds a lock while it calls LLVM, so that one thread at a time would do so. What is
-    made here is in a context of its own, for which LLVM needs none.
-    """
-    return ctypes.CDLL(ffi.lib._name).LLVMPY_FinalizeObject
-
-
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """The results for some items, each in a thread of its own, as far as there are cores.
 
@@ -87,22 +79,98 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
     return [future.result() for future in futures]
 
 
-class MachineCode:
-    """Compiled code; it is freed with this object. Several threads can compile at once.
+class Objects(NamedTuple):
+    """Machine code as LLVM writes it, which is not in memory yet: plain data."""
 
-    `calls` is other code that it calls; `stack` the most bytes that it takes of the stack.
+    code: tuple[bytes, ...]  # object files, which may call one another
+    symbols: tuple[str, ...]  # the functions of this process that they call
+    stack: int = 0  # the most bytes that a call takes of the stack
+
+    def are_callable(self) -> bool:
+        """Whether all that they call is here; LLVM ends a process that lacks something."""
+        return all(map(is_known, self.symbols))
+
+
+def objects_of(*texts: str, stack: int = 0) -> Objects:
+    """The machine code of modules of LLVM IR, which is made side by side."""
+    declared, defined = (
+        {name for text in texts for name in pattern.findall(text)}
+        for pattern in (_DECLARED, _DEFINED)
+    )
+    symbols = tuple(sorted(declared - defined))
+    return Objects(tuple(in_threads(_object, texts)), symbols, stack)
+
+
+_DECLARED = re.compile(r'^declare [^@]*@"?(?!llvm\.)([\w.]+)', re.MULTILINE)
+_DEFINED = re.compile(r'^define [^@]*@"?([\w.]+)', re.MULTILINE)
+
+
+def _object(text: str) -> bytes:
+    """The object file of a module of LLVM IR.
+
+    llvmlite holds a lock while it calls LLVM, so that one thread at a time would do so. What is
+    made here is in a context of its own, for which LLVM needs none.
     """
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple = llvm.get_process_triple()
+    module.verify()
+    with ffi.OutputString() as error:
+        buffer = _emit()(_machine(), module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(start, size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
-    def __init__(self, text: str, calls: Sequence[MachineCode] = (), stack: int = 0):
-        machine = _machine()
-        module = llvm.parse_assembly(text, llvm.create_context())
+
+@functools.cache
+def _emit() -> Callable[..., Any]:
+    """Writes the object file of a module, without llvmlite's lock."""
+    locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    emit = ctypes.CDLL(ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
+    emit.argtypes, emit.restype = locked.argtypes, locked.restype
+    return emit
+
+
+@functools.cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """Where functions are that LLVM does not find by itself: of this process, libm, libmvec."""
+    found = [ctypes.CDLL(None)]
+    for name in ("libm.so.6", "libmvec.so.1"):
+        with suppress(OSError):
+            found.append(ctypes.CDLL(name))
+    return tuple(found)
+
+
+def is_known(symbol: str) -> bool:
+    """Whether there is a function of this name; if so, LLVM knows it from now on."""
+    if llvm.address_of_symbol(symbol) is None:
+        function = next(filter(None, (getattr(x, symbol, None) for x in _libraries())), None)
+        if function is None:
+            return False
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None
+        llvm.add_symbol(symbol, address)
+    return True
+
+
+class MachineCode:
+    """Code in memory; it is freed with this object. `stack` is that of the objects."""
+
+    def __init__(self, objects: Objects):
+        machine, module = _machine(), llvm.parse_assembly("", llvm.create_context())
         module.triple = llvm.get_process_triple()
-        module.verify()
+        if not objects.are_callable():
+            raise RuntimeError(f"not all of {objects.symbols} are functions of this process")
         self._engine = llvm.create_mcjit_compiler(module, machine)
         # held from outside it is no garbage itself, whose parts go in any order: a context too soon
         weakref.finalize(self, self._engine.close).atexit = False
-        self._calls, self.stack = calls, stack
-        _generate()(self._engine)
+        self.stack = objects.stack
+        for one in objects.code:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(one))
+        self._engine.finalize_object()
 
     def address(self, name: str) -> int:
         """The address of a function or variable."""

@@ -7,15 +7,13 @@ not, each lane calls libm.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import binding as llvm
 
-from veenv.kernel.cpu.compile import host
+from veenv.kernel.cpu.compile import host, is_known
 from veenv.kernel.program import FLOATS
 
 _STACK = 16  # bytes to which every function's stack is aligned
@@ -248,44 +246,17 @@ class Emitter:
         self._block, self._start, self._block_has = label, len(self.lines), {}
 
 
-@functools.cache
-def _libmvec() -> ctypes.CDLL | None:
-    triple = llvm.get_process_triple()
-    if not triple.startswith("x86_64") or "linux" not in triple:
-        return None
-    try:
-        return ctypes.CDLL("libmvec.so.1")
-    except OSError:
-        return None
-
-
-@functools.cache
 def scalar_symbol(function: str, dtype: str) -> str:
-    """The name of a function of libm, or of this process, for one number; made known to LLVM."""
-    symbol = function + ("f" if dtype == "float32" else "")
-    if llvm.address_of_symbol(symbol) is None:
-        library = ctypes.CDLL(None)
-        _make_known(library if hasattr(library, symbol) else ctypes.CDLL("libm.so.6"), symbol)
-    return symbol
-
-
-def _make_known(library: ctypes.CDLL, symbol: str) -> None:
-    """Tells LLVM the address of a symbol."""
-    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
-    assert address is not None
-    llvm.add_symbol(symbol, address)
+    """The name of a function of libm for one number."""
+    return function + ("f" if dtype == "float32" else "")
 
 
 @functools.cache
 def vector_symbol(function: str, dtype: str, lanes: int, count: int) -> str | None:
-    """The name of a function of libm for vectors, made known to LLVM; None where there is none."""
-    library, level = _libmvec(), _LEVELS.get(lanes * np.dtype(dtype).itemsize)
-    suffix = "f" if dtype == "float32" else ""
-    symbol = f"_ZGV{level}N{lanes}{'v' * count}_{function}{suffix}"
-    if library is None or level is None or not hasattr(library, symbol):
-        return None
-    _make_known(library, symbol)
-    return symbol
+    """The name of a function of libm for vectors; None where there is none."""
+    level = _LEVELS.get(lanes * np.dtype(dtype).itemsize)
+    symbol = f"_ZGV{level}N{lanes}{'v' * count}_{scalar_symbol(function, dtype)}"
+    return symbol if level is not None and is_known(symbol) else None
 
 
 def _lanewise(symbol: str, function: str, dtype: str, lanes: int, count: int) -> str:

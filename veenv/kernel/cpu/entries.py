@@ -23,10 +23,9 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from veenv.kernel.cpu import driver, ffi, records, tiles
-from veenv.kernel.cpu.compile import MachineCode, host, in_threads
-from veenv.kernel.cpu.memory import keep_memory
-from veenv.kernel.cpu.sections import compiled
+from veenv.kernel.cpu import disk, ffi, records, sections, tiles
+from veenv.kernel.cpu.compile import MachineCode, Objects, host, in_threads, objects_of
+from veenv.kernel.cpu.memory import keep_memory, may_advise
 from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -68,12 +67,20 @@ class _Entry:
         return self.words.ctypes.data
 
 
+def _driver() -> Objects:
+    from veenv.kernel.cpu.driver import Driver  # which need not be loaded where it is on disk
+
+    return objects_of(str(Driver().module))
+
+
 class _Registry:
     """All entries of the process, by key."""
 
     def __init__(self) -> None:
         self.entries: dict[int, _Entry] = {}
-        self.driver = MachineCode(str(driver.Driver().module))
+        name = f"driver {may_advise()} {ffi.TESTED}"
+        made = disk.objects(name, _driver)
+        self.driver = MachineCode(made)
         insert = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         remove = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
         self.insert = insert(self.driver.address("veenv_insert"))
@@ -140,7 +147,8 @@ class _Registry:
 
     def _add(self, key: int, program: ScalarProgram) -> Kernel:
         lanes = host().lanes(program)
-        code = compiled(program, lanes)
+        name = f"{program.digest()} {lanes}"
+        code = MachineCode(disk.objects(name, lambda: sections.objects(program, lanes)))
         words = np.zeros(tiles.ENTRY_WORDS, np.int64)
         words[tiles.KEY] = key
         entry = _Entry(words, (code, records.fill(words, program, lanes, code)))

@@ -6,8 +6,8 @@ import functools
 
 import numpy as np
 
-from veenv.kernel.cpu import tiles
-from veenv.kernel.cpu.compile import MachineCode
+from veenv.kernel.cpu import disk, tiles
+from veenv.kernel.cpu.compile import MachineCode, Objects, objects_of
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
 from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
 from veenv.kernel.cpu.outputs import Written, written
@@ -18,7 +18,13 @@ NAME = "transpose"
 
 @functools.cache
 def transposing(element: str, lanes: int) -> MachineCode:
-    """The machine code that transposes an array of numbers; all kernels share it.
+    """The machine code that transposes an array of numbers; all kernels share it."""
+    made = functools.partial(_transposing, element, lanes)
+    return MachineCode(disk.objects(f"transposing {element} {lanes}", made))
+
+
+def _transposing(element: str, lanes: int) -> Objects:
+    """The same, not in memory yet.
 
     Its function ``(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)`` has the name
     `NAME`: `source` has a vector of `lanes` points for each value, and `numbers` the number of its
@@ -61,7 +67,7 @@ loop:
 exit:
   ret void
 }}"""
-    return MachineCode(module(lanes, emitter.declared.values(), function))
+    return objects_of(module(lanes, emitter.declared.values(), function))
 
 
 _MOST_DIRECT = 24

@@ -14,29 +14,29 @@ import numpy as np
 from veenv.kernel.cpu import arrays
 from veenv.kernel.cpu.arrays import ALIGNED
 from veenv.kernel.cpu.bodies import Instructions
-from veenv.kernel.cpu.compile import MachineCode, in_threads
+from veenv.kernel.cpu.compile import Objects, objects_of
 from veenv.kernel.cpu.emitter import module
 from veenv.kernel.cpu.spans import kept_places, sections
 from veenv.kernel.program import ScalarProgram
 
 
-def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
+def objects(program: ScalarProgram, lanes: int) -> Objects:
     """The machine code of a program; its function `body` is as `body` says."""
     spans, size = sections(program), _size(program, lanes)
-    places = kept_places(program, spans) if len(spans) > 1 else {}
-    base = size * (1 + max(places.values(), default=-1))
-    memory = arrays.memory(program, lanes, base)[1]
-
-    def code(text: str) -> MachineCode:
-        # the stack holds the result of each instruction at most once
-        return MachineCode(text, stack=memory + size * text.count(" = "))
-
     if len(spans) == 1:
-        return code(body(program, lanes))
+        return _objects([body(program, lanes)], arrays.memory(program, lanes)[1], size)
+    places = kept_places(program, spans)
+    base = size * (1 + max(places.values(), default=-1))
     kept = {i: size * place for i, place in places.items()}
-    parts = in_threads(lambda span: code(section(program, lanes, span, kept, base)), spans)
-    stack = memory + max(part.stack for part in parts)
-    return MachineCode(_calling(lanes, parts, memory), calls=parts, stack=stack)
+    texts = [section(program, lanes, span, kept, base) for span in spans]
+    memory = arrays.memory(program, lanes, base)[1]
+    return _objects([*texts, _calling(lanes, spans, memory)], memory, size)
+
+
+def _objects(texts: Sequence[str], memory: int, size: int) -> Objects:
+    """The machine code of modules that keep so much, and each result at most once besides."""
+    most = max(text.count(" = ") for text in texts)
+    return objects_of(*texts, stack=memory + size * most)
 
 
 def body(program: ScalarProgram, lanes: int) -> str:
@@ -60,7 +60,7 @@ first:
 def section(
     program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int], base: int
 ) -> str:
-    """A module with the function `section` of some of a program's operations.
+    """A module with a function of some of a program's operations, whose name `_name` says.
 
     It computes one vector of points: `ins` and `outs` are as for `body`; `kept` is memory for what
     other sections need; then comes the number of the vector. The other arguments are those of
@@ -68,7 +68,7 @@ def section(
     """
     made = Instructions(program, lanes, span, kept, base)
     function = f"""\
-define void @section(ptr noalias %ins, ptr noalias %outs, ptr noalias %kept, i64 %step) #0 {{
+define void @{_name(span)}(ptr noalias %ins, ptr noalias %outs, ptr noalias %kept, i64 %step) #0 {{
 entry:
   %never = icmp slt i64 %step, 0
   br label %first
@@ -87,14 +87,17 @@ def _size(program: ScalarProgram, lanes: int) -> int:
     return -(-width * lanes // ALIGNED) * ALIGNED
 
 
-def _calling(lanes: int, parts: Sequence[MachineCode], memory: int) -> str:
+def _name(span: range) -> str:
+    return f"section_{span.start}"
+
+
+def _calling(lanes: int, spans: Sequence[range], memory: int) -> str:
     """A module with the function `body` that calls sections, for one vector after the other."""
-    steps = "\n".join(
-        f"  call void inttoptr (i64 {part.address('section')} to ptr)"
-        "(ptr %ins, ptr %outs, ptr %kept, i64 %step)"
-        for part in parts
-    )
-    return module(lanes, [], _loop(steps + "\n  br label %last", _kept(memory)))
+    names = [f"@{_name(span)}" for span in spans]
+    call = "(ptr %ins, ptr %outs, ptr %kept, i64 %step)"
+    steps = "\n".join(f"  call void {name}{call}" for name in names)
+    declared = [f"declare void {name}(ptr, ptr, ptr, i64)" for name in names]
+    return module(lanes, declared, _loop(steps + "\n  br label %last", _kept(memory)))
 
 
 def _kept(memory: int) -> str:
