@@ -22,7 +22,7 @@ from veenv.env.adapters import gymnasium_tasks, gymnasium_vector
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
 from veenv.env.observe import as_fields
-from veenv.env.render import changes
+from veenv.env.render import GONE, NEW
 from veenv.env.task_set import TaskDistribution
 from veenv.tasks import list_tasks
 
@@ -377,7 +377,7 @@ def test_frames_show_what_a_step_changed(small, graph, monkeypatch):
         game.eliminate(graph.node(graph.eliminable[slot]))
         *_, info = env.step(slot)
         env.render()
-        found = [set(edges) for edges in changes(frames[-1])]
+        found = [set(edges) for edges in frames[-1].changes]
         after = game.edges
         assert found == [before & after, after - before, before - after]
         assert (frames[-1].order[-1], frames[-1].total) == (graph.eliminable[slot], info["total"])
@@ -386,12 +386,12 @@ def test_frames_show_what_a_step_changed(small, graph, monkeypatch):
 def test_picture_highlights_the_last_elimination():
     env = GymVertexEnv("PropaneCombustion", render_mode="rgb_array")
     env.reset()
-    assert not count_pixels(env.render(), "tab:red")
+    assert not count_pixels(env.render(), GONE)
     graph = env.tasks.graphs[0]
     wide = max(range(env.env.num_actions), key=lambda slot: slot if has_fill_in(graph, slot) else 0)
     env.step(wide)
-    assert count_pixels(env.render(), "tab:red") > 80
-    assert count_pixels(env.render(), "tab:orange") > 80
+    assert count_pixels(env.render(), GONE) > 80
+    assert count_pixels(env.render(), NEW) > 80
 
 
 def count_pixels(image, colour):

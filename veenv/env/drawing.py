@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from veenv import tasks
-from veenv._extras import extra
 from veenv.env.env import VertexEnv
-from veenv.env.render import curve
+from veenv.env.render import DPI, changes, paint
 from veenv.env.state import State
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.layout import Positions, positions
@@ -24,11 +23,7 @@ if TYPE_CHECKING:
 
 Drawable: TypeAlias = "Graph | Order | State | Sequence[int]"
 
-WIDTH, HEIGHT, DPI = 9.6, 5.4, 100
-EDGE, NEW, GONE = "0.65", "#b8500c", "#b3243b"
-INPUT, OUTPUT = "#1f6fb2", "#1a7f4b"
-LABELS_UP_TO = 150
-"""Vertices up to which each has its id written in it."""
+HEIGHT = 5.4
 
 
 def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
@@ -54,7 +49,7 @@ def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
       [960, 540]
     """
     graph, steps, done, ids = _read(what, of)
-    return _paint(graph, positions(graph), steps, done, ids)
+    return _painted(graph, positions(graph), steps, done, ids)
 
 
 def animate(
@@ -98,7 +93,7 @@ def animate(
     where, frames = positions(graph), []
     for done in range(len(ids) + 1):
         picture = io.BytesIO()
-        _paint(graph, where, steps, done, ids).savefig(picture, format="png", dpi=dpi)
+        _painted(graph, where, steps, done, ids).savefig(picture, format="png", dpi=dpi)
         frames.append(Image.open(picture).convert("RGB"))
     palette = frames[len(frames) // 2].quantize(32)  # one for all: what stays takes no space
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
@@ -137,7 +132,7 @@ def _read(
     return graph, play(graph, ids, cost), 0, ids
 
 
-def _paint(
+def _painted(
     graph: Graph,
     where: Positions,
     steps: Sequence[Elimination],
@@ -145,79 +140,10 @@ def _paint(
     ids: Sequence[int],
 ) -> Figure:
     """The picture after so many eliminations."""
-    with extra("plots"):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.01, 0.02, 0.98, 0.88))
-    axes.axis("off")
-    _edges(axes, graph, where, steps, done)
-    _nodes(axes, graph, where, done, ids)
-    figure.suptitle(_title(graph, steps, done, ids), y=0.975, fontsize=12)
-    return figure
-
-
-def _title(graph: Graph, steps: Sequence[Elimination], done: int, ids: Sequence[int]) -> str:
-    if not ids:
-        return f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges"
-    paid = sum(step.cost for step in steps[:done])
+    title = f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges"
     if done:
-        return f"{done} of {len(graph.eliminable)} vertices eliminated, price {paid:,}"
-    return f"An order that costs {sum(step.cost for step in steps):,}; dark goes first"
-
-
-def _edges(
-    axes: Any, graph: Graph, where: Positions, steps: Sequence[Elimination], done: int
-) -> None:
-    """Edges that are there, and those of the last elimination."""
-    from matplotlib.collections import LineCollection
-
-    present = set(graph.edges)
-    for step in steps[:done]:
-        present = (present - set(step.removed)) | set(step.added)
-    new, gone = (set(steps[done - 1].added), steps[done - 1].removed) if done else (set(), ())
-    for edges, colour, width, style in (
-        (sorted(present - new), EDGE, 0.7, "solid"),
-        (sorted(new), NEW, 1.8, "solid"),
-        (gone, GONE, 1.3, "dotted"),
-    ):
-        lines = [curve(where[u], where[v], (u + v) % 2 * 2 - 1) for u, v in edges]
-        axes.add_collection(
-            LineCollection(lines, colors=colour, linewidths=width, linestyles=style)
-        )
-
-
-def _nodes(axes: Any, graph: Graph, where: Positions, done: int, ids: Sequence[int]) -> None:
-    """Circles, coloured by the time of elimination where there is an order."""
-    time = {graph.node(v): k for k, v in enumerate(ids)}
-    moves = {graph.node(v) for v in graph.eliminable}
-    size = min(18.0, max(4.0, 260.0 / max(1, len(where)) ** 0.7))
-    for node, (x, y) in where.items():
-        if node in moves:
-            face, edge, ink = _look(time.get(node), done, len(ids))
-        else:
-            face, edge, ink = INPUT if node < graph.num_inputs else OUTPUT, "black", "white"
-        behind = time.get(node, done) < done - 1  # its place is free for edges
-        level = 1 if behind else 3
-        axes.plot(x, y, "o", ms=size, mfc=face, mec=edge, mew=0.8, zorder=level)
-        if node in moves and len(moves) <= LABELS_UP_TO and size >= 8:
-            axes.annotate(
-                node - graph.num_inputs + 1, (x, y), ha="center", va="center_baseline",
-                fontsize=0.42 * size, color=ink, zorder=level + 0.5,
-            )  # fmt: skip
-
-
-def _look(time: int | None, done: int, count: int) -> tuple[Any, Any, str]:
-    """Colours of the face, the edge and the id of a vertex by its place in the order."""
-    import matplotlib
-
-    if time is None:
-        return "white", "black", "black"
-    if time == done - 1:
-        return GONE, GONE, "white"
-    if time < done:
-        return "0.96", "0.8", "0.6"
-    share = time / max(1, count - 1)
-    return matplotlib.colormaps["viridis"](share), "black", "black" if share > 0.6 else "white"
+        paid = sum(step.cost for step in steps[:done])
+        title = f"{done} of {len(graph.eliminable)} vertices eliminated, price {paid:,}"
+    elif ids:
+        title = f"An order that costs {sum(step.cost for step in steps):,}; dark goes first"
+    return paint(graph, where, changes(graph, steps[:done]), done, ids, title, HEIGHT)
