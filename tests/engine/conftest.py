@@ -1,5 +1,7 @@
 """The engine's tests are of what is emitted for XLA, unless they ask for more."""
 
+from dataclasses import replace
+
 import pytest
 
 from veenv.engine import api
@@ -10,9 +12,10 @@ def _xla(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """``kernel="auto"``, the default, is ``"xla"`` but in tests that are marked `kernels`."""
     if request.node.get_closest_marker("kernels") is not None:
         return
-    compiled = api._compiled
+    compiled = api._Wanted.compiled
 
-    def by_xla(forms, fun, order, kernel, *rest):
-        return compiled(forms, fun, order, "xla" if kernel == "auto" else kernel, *rest)
+    def by_xla(wanted, fun, *, alone):
+        kernel = "xla" if wanted.kernel == "auto" else wanted.kernel
+        return compiled(replace(wanted, kernel=kernel), fun, alone=alone)
 
-    monkeypatch.setattr(api, "_compiled", by_xla)
+    monkeypatch.setattr(api._Wanted, "compiled", by_xla)

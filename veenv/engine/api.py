@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal, ParamSpec, TypedDict, Unpack, overload
 
@@ -155,17 +155,10 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    order, argnums = plain_order(order), plain_argnums(argnums)
-
-    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
-        forms = _forms_of(
-            fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
-        )
-
-        return _compiled(_alone(forms, has_aux), fun, order, kernel, pin, argnums, has_aux)
-
+    wanted = _Wanted(plain_order(order), plain_argnums(argnums), has_aux, count_ops,
+                     sparse_representation, holomorphic, allow_int, kernel, pin)  # fmt: skip
     names = ["jacobian", *["aux"] * has_aux, *["counts"] * count_ops]
-    return anywhere(make, fun, argnums, names, has_aux=has_aux, sparse=sparse_representation)
+    return wanted.transformed(fun, names, alone=True)
 
 
 @overload
@@ -229,16 +222,10 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-    order, argnums = plain_order(order), plain_argnums(argnums)
-
-    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
-        forms = _forms_of(
-            fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
-        )
-        return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
-
+    wanted = _Wanted(plain_order(order), plain_argnums(argnums), has_aux, count_ops,
+                     sparse_representation, holomorphic, allow_int, kernel, pin)  # fmt: skip
     names = ["value", "jacobian", *["counts"] * count_ops]
-    return anywhere(make, fun, argnums, names, has_aux=has_aux, sparse=sparse_representation)
+    return wanted.transformed(fun, names, alone=False)
 
 
 def jacobian_of_gradient(
@@ -270,13 +257,11 @@ def jacobian_of_gradient(
       >>> jacobian_of_gradient(cubes, "reverse", 0, always, sparse=True)(jnp.ones(2)).nse
       2
     """
+    flags = has_aux, False, True, holomorphic, False, "xla", "auto", not sparse
+    wanted = _Wanted(plain_order(order), argnums, *flags)
 
     def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:
-        flags = has_aux, False, True, holomorphic, False
-        ids = plain_order(order)
-        forms = _forms_of(gradient, ids, argnums, *flags, symmetric(seen), dense=not sparse)
-        alone = _alone(forms, has_aux)
-        return _compiled(alone, gradient, (), "xla", "auto", argnums, has_aux)
+        return replace(wanted, symmetric=symmetric(seen)).compiled(gradient, alone=True)
 
     names = ["gradient", *["aux"] * has_aux]
     return anywhere(make, gradient, argnums, names, has_aux=has_aux, sparse=sparse)
@@ -300,101 +285,109 @@ def _alone(forms: Forms, has_aux: bool) -> Forms:
     return picked
 
 
-def _compiled(
-    forms: Forms,
-    fun: Callable[..., Any],
-    order: OrderLike,
-    kernel: KernelMode,
-    pin: PinMode,
-    argnums: int | Iterable[int],
-    has_aux: bool,
-) -> Callable[..., Any]:
-    """The Jacobian of a function, as one kernel where that is asked for."""
-    if kernel not in KERNEL_MODES:
-        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
-
-    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        return forms(args, kwargs, False)[0][0]
-
-    def wanted(args: Sequence[Any]) -> tuple[int, ...]:
-        return normalise_argnums(argnums, len(args))
-
-    plain = with_pins(jacobian, pin)
-    if kernel != "fused" and pin == "auto":
-        # Beside reverse stands another order where that takes fewer operations; "auto" comes first.
-        source = -1 if _name_of(order) == "reverse" else 0
-        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", source=source)
-    if kernel != "fused":
-        return plain
-
-    def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
-        lines = (e.source for e in program.equations if e.primitive.name == primitive)
-        return next(lines, "")
-
-    return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
-
-
-def _forms_of(
-    fun: Callable[..., Any],
-    order: OrderLike,
-    argnums: int | Iterable[int],
-    has_aux: bool,
-    count_ops: bool,
-    sparse_representation: bool,
-    holomorphic: bool,
-    allow_int: bool,
-    symmetric: Callable[[Any, Any], bool] | None = None,
-    dense: bool = False,
-) -> Forms:
-    """What `value_and_jacve` returns for its arguments, and the same in other ways.
-
-    `symmetric` says of arguments whether the Jacobian is known to be; `dense` makes sparse blocks
-    dense at last, so that JAX's own modes can take their place.
-    """
-    if not callable(fun):
-        raise TypeError(f"fun must be callable, got {fun!r}")
-    special = count_ops or sparse_representation or holomorphic or allow_int
-    compared = None if holomorphic else "auto" if dense else None if special else _name_of(order)
-    wanted = _Wanted(order, argnums, has_aux, count_ops, sparse_representation, holomorphic,
-                     symmetric, dense, compared)  # fmt: skip
-
-    @equal_ones_once()
-    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
-        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
-        _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        if is_symbolic(program):
-            return _uncounted(program, compared, argnums, has_aux, others)(args, kwargs)
-        by_order = functools.partial(wanted.forms, program, args, kwargs, others)
-        if compared != "auto" or dense:
-            return by_order()
-        own = by_jax(program, argnums, has_aux=has_aux)
-        by_mode = lambda: ([own(*args, **kwargs)], [])  # noqa: E731
-        return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
-
-    return forms
-
-
 _FORESEEN = (NotTracedError, NotImplementedError, *OF_TRACING)
 """What says what the user can do, or what the package does not do."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked for of a function: options of `jacve`, and those of `_forms_of`."""
+    """What is asked for of a function: options of `jacve`, the order and argnums as plain ones."""
 
     order: OrderLike
-    argnums: int | Iterable[int]
+    argnums: int | tuple[int, ...]
     has_aux: bool
     count_ops: bool
     sparse: bool
     holomorphic: bool
-    symmetric: Callable[[Any, Any], bool] | None
-    dense: bool
-    compared: Name | None  # the name of an order that other forms may stand for
+    allow_int: bool
+    kernel: KernelMode
+    pin: PinMode
+    # sparse blocks become dense at last, so that JAX's own modes can take their place
+    dense: bool = False
+    # of arguments and keyword arguments whether the Jacobian is known to be symmetric
+    symmetric: Callable[[Any, Any], bool] | None = None
 
+    @property
+    def compared(self) -> Name | None:
+        """The name of an order that other forms may stand for."""
+        if self.dense and not self.holomorphic:
+            return "auto"
+        special = self.count_ops or self.sparse or self.holomorphic or self.allow_int
+        return None if special else _name_of(self.order)
+
+    def transformed(
+        self, fun: Callable[..., Any], names: Sequence[str], *, alone: bool
+    ) -> Callable[..., Any]:
+        """What a function of the user's becomes, with results of these names."""
+
+        def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
+            return self.compiled(fun, alone=alone)
+
+        return anywhere(make, fun, self.argnums, names, has_aux=self.has_aux, sparse=self.sparse)
+
+    def compiled(self, fun: Callable[..., Any], *, alone: bool) -> Callable[..., Any]:
+        """The Jacobian, `alone` or behind the value, as one kernel where that is asked for."""
+        if not callable(fun):
+            raise TypeError(f"fun must be callable, got {fun!r}")
+        kernel, forms = self.kernel, functools.partial(self.forms, fun)
+        if alone:
+            forms = _alone(forms, self.has_aux)
+        if kernel not in KERNEL_MODES:
+            raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
+
+        @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
+        def jacobian(*args: Any, **kwargs: Any) -> Any:
+            return forms(args, kwargs, False)[0][0]
+
+        def wanted(args: Sequence[Any]) -> tuple[int, ...]:
+            return normalise_argnums(self.argnums, len(args))
+
+        plain = with_pins(jacobian, self.pin)
+        if kernel != "fused" and self.pin == "auto":
+            # Beside reverse stands another order of fewer operations; "auto" comes first.
+            source = -1 if self.compared == "reverse" else 0
+            return choosing(jacobian, forms, wanted, kernel=kernel == "auto", source=source)
+        if kernel != "fused":
+            return plain
+
+        def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+            program = trace(fun, args, kwargs, argnums=self.argnums, has_aux=self.has_aux)
+            lines = (e.source for e in program.equations if e.primitive.name == primitive)
+            return next(lines, "")
+
+        return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
+
+    @equal_ones_once()
     def forms(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        others: bool,
+    ) -> Results:
+        """What `value_and_jacve` returns for some arguments, and the same in other ways."""
+        program = trace(fun, args, kwargs, argnums=self.argnums, has_aux=self.has_aux)
+        _check_types(program, holomorphic=self.holomorphic, allow_int=self.allow_int)
+        if is_symbolic(program):
+            return self._uncounted(program, args, kwargs, others)
+        by_order = functools.partial(self._by_order, program, args, kwargs, others)
+        if self.compared != "auto" or self.dense:
+            return by_order()
+        own = by_jax(program, self.argnums, has_aux=self.has_aux)
+        by_mode = lambda: ([own(*args, **kwargs)], [])  # noqa: E731
+        return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
+
+    def _uncounted(
+        self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
+    ) -> Results:
+        """Of a program with axes of symbolic size, where one of JAX's modes may stand."""
+        if self.compared is None:
+            refuse_symbolic(program)
+        if others:
+            raise NotTracedError
+        return [by_jax(program, self.argnums, has_aux=self.has_aux)(*args, **kwargs)], []
+
+    def _by_order(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
     ) -> Results:
         """The elimination; with `others` the other forms, too, or an error that asks for none."""
@@ -456,22 +449,6 @@ class _Wanted:
             counted = None if sparse or any(lin.reverse_only) else done
             found = [(*pair, counts_of(lin.graph, ids, counted)) for pair in found]
         return found, [*modes.values()]
-
-
-def _uncounted(
-    program: Program,
-    compared: Name | None,
-    argnums: int | Iterable[int],
-    has_aux: bool,
-    others: bool,
-) -> Callable[[Sequence[Any], dict[str, Any]], Results]:
-    """The form of a program with axes of symbolic size, where one of JAX's modes may stand."""
-    if compared is None:
-        refuse_symbolic(program)
-    if others:
-        raise NotTracedError
-    mode = by_jax(program, argnums, has_aux=has_aux)
-    return lambda args, kwargs: ([mode(*args, **kwargs)], [])
 
 
 def _in_parts(program: Program) -> Program:
