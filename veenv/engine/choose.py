@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
@@ -19,6 +19,7 @@ import jax.core
 import jax.numpy as jnp
 
 from veenv import _compat
+from veenv._context import setting
 from veenv.engine import pins
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
 from veenv.kernel.optional import attempt
@@ -353,14 +354,9 @@ class Considered(NamedTuple):
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)
 
 
-@contextmanager
-def watched(watcher: Callable[[Considered], None]) -> Iterator[None]:
+def watched(watcher: Callable[[Considered], None]) -> AbstractContextManager[None]:
     """Tells of each choice what there is to choose from, while its values can be traced."""
-    token = _watcher.set(watcher)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
+    return setting(_watcher, watcher)
 
 
 def menu_of(

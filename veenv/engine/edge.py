@@ -11,8 +11,8 @@ on which it does not depend, False where an entry is shut out; the values are ze
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import prod
@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
+from veenv._context import setting
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, Selection, columns, identity, widen
 from veenv.structure import structure as algebra
@@ -60,14 +61,9 @@ def with_mask(e: Edge) -> Edge:
 _meets_infinity: ContextVar[bool] = ContextVar("meets_infinity", default=False)
 
 
-@contextmanager
-def meeting_infinity(may: bool) -> Iterator[None]:
+def meeting_infinity(may: bool) -> AbstractContextManager[None]:
     """Whether partials may be infinite, so that zeros which a sum stores are masked."""
-    before = _meets_infinity.set(may)
-    try:
-        yield
-    finally:
-        _meets_infinity.reset(before)
+    return setting(_meets_infinity, may)
 
 
 def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:

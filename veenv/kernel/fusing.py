@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import inf
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
+from veenv._context import setting
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
@@ -119,14 +120,9 @@ class Traced:
         return jax.tree.unflatten(self.tree, filled(self.static, arrays))
 
 
-@contextmanager
-def kernels_within(size: int) -> Iterator[None]:
+def kernels_within(size: int) -> AbstractContextManager[None]:
     """Refuses kernels of a larger `size_of`, for who has no time to compile them."""
-    token = _largest.set(min(size, MAX_OPERATIONS))
-    try:
-        yield
-    finally:
-        _largest.reset(token)
+    return setting(_largest, min(size, MAX_OPERATIONS))
 
 
 def trace_point(

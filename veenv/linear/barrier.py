@@ -7,8 +7,8 @@ takes the start of one loop at every batch; what it saves grows with the batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from veenv import _compat
+from veenv._context import setting
 
 PinMode = Literal["auto"] | bool
 
@@ -46,7 +47,7 @@ def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
 
     @functools.wraps(fun, updated=())
     def unpinned(*args: Any, **kwargs: Any) -> Any:
-        with _pins(False):
+        with setting(_pinning, False):
             return fun(*args, **kwargs)
 
     return unpinned
@@ -58,16 +59,7 @@ def pins_as_written() -> AbstractContextManager[None]:
     A function is traced so, whatever becomes of its Jacobian: one that holds a Jacobian of its own
     has one graph.
     """
-    return _pins(True)
-
-
-@contextmanager
-def _pins(kept: bool) -> Iterator[None]:
-    token = _pinning.set(kept)
-    try:
-        yield
-    finally:
-        _pinning.reset(token)
+    return setting(_pinning, True)
 
 
 batch_barrier_p = core.Primitive("veenv_batch_barrier")
