@@ -148,9 +148,10 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
     known = json.loads(file.read_text(encoding="utf-8"))["tables"] if file.exists() else []
     document: dict[str, Any] = {"command": command}
 
-    def write() -> None:
+    def write(reached: int | None = None) -> None:
+        kept = known[len(shown) : reached] if all(table.key for table in shown) else []
         pairs = itertools.zip_longest(shown, known[: len(shown)])
-        document["tables"] = [table.as_dict(old) for table, old in pairs]
+        document["tables"] = [*(table.as_dict(old) for table, old in pairs), *kept]
         for table in shown:
             document.update({key: other.as_dict() for key, other in table.beside.items()})
         write_text(file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -166,7 +167,7 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
     filled = [table for table in shown if table.rows]
     if not filled:
         raise ValueError(f"benchmark {name} has no result")
-    write()
+    write(reached=len(shown))
     if whole:
         text = "".join(table.markdown() for table in shown)
         said = f"`{command}`\n\n{document['machine']}\n{text}"

@@ -71,6 +71,22 @@ def test_an_interrupted_benchmark_leaves_its_rows(tmp_path):
     assert [len(table["rows"]) for table in document["tables"]] == [2, 1]
 
 
+def test_tables_that_an_interrupted_benchmark_did_not_reach_stay(tmp_path):
+    def pair(end):
+        for name in ("one", "two"):
+            yield (table := Table(name, key=1))
+            table.add(name)
+            if name == end:
+                raise KeyboardInterrupt
+
+    file = tmp_path / "name.json"
+    recorded("name", pair(None), file, "command", whole=False)
+    with pytest.raises(KeyboardInterrupt):
+        recorded("name", pair("one"), file, "command", whole=False)
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert [table["columns"] for table in document["tables"]] == [["one"], ["two"]]
+
+
 def test_numbers_of_cells():
     cells = "**1,200.5** (1 … 2)", "2e+03", "-4", "best", ""
     assert [number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
