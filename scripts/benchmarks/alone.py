@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from scripts.benchmarks.cases import Case, singles
-from veenv.kernel.cpu.compile import MachineCode, host, objects_of
+from veenv.kernel.cpu.compile import MachineCode, objects_of
 from veenv.kernel.cpu.sections import body
+from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.program import ScalarProgram
 
 _POINTS = 64
@@ -70,7 +71,7 @@ def times_alone(
 
 def _run(case: Case, program: ScalarProgram) -> Callable[[], float]:
     """A function that runs the code for a moment and returns the nanoseconds of a point."""
-    lanes = host().lanes(program)
+    lanes = lanes_of(program)
     text = body(program, lanes)
     at = text.index("\n!0 =")
     code = MachineCode(objects_of(text[:at] + _LOOP + text[at:]))

@@ -207,3 +207,23 @@ def test_random_functions_of_arrays(seed):
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_many_random_functions_of_arrays(seed):
     check_random(seed)
+
+
+def test_short_steps_of_loops_for_batches_around_two_vectors():
+    """Their vectors are as wide as two registers."""
+
+    def run(x):
+        def step(carry, n):
+            y, count, flag = carry
+            y = jnp.where(flag, jnp.cbrt(1.5 + jnp.sin(y)) ** (0.1 * y), y + 0.25)
+            return (y, count + (y > x[0]).astype(jnp.int8), ~flag), y * n
+
+        start = x[1], jnp.int8(120), x[0] > 0
+        return jax.lax.scan(step, start, jnp.arange(40.0, dtype=x.dtype))
+
+    for dtype in (np.float32, np.float64):
+        fused, x = jax.jit(jax.vmap(veenv.fuse(run))), normal(33, 2).astype(dtype)
+        expected = jax.tree.leaves(jax.jit(jax.vmap(run))(x))
+        for batch in (1, 17, 33):
+            for y, z in zip(jax.tree.leaves(fused(x[:batch])), expected, strict=True):
+                np.testing.assert_allclose(y, z[:batch], rtol=200 * np.finfo(dtype).eps)

@@ -27,6 +27,7 @@ class Host:
     cpu: str  # LLVM's name for it
     features: str  # its instruction sets, as LLVM writes them
     vector_bytes: int  # width of its registers
+    registers: int = 16  # how many of them there are
     avx512: bool = False  # whether it has AVX-512 for registers of any width
     fma: bool = False  # whether it multiplies and adds in one instruction, rounded once
 
@@ -43,9 +44,10 @@ def host() -> Host:
     features = llvm.get_host_cpu_features()
     wide = all(features.get(name) for name in ("avx512f", "avx512vl", "avx512dq"))
     width = 64 if wide else 32 if features.get("avx2") else 16
-    fma = bool(features.get("fma")) or llvm.get_process_triple().startswith(("aarch64", "arm64"))
+    arm = llvm.get_process_triple().startswith(("aarch64", "arm64"))
     name, flags = llvm.get_host_cpu_name(), features.flatten()
-    return Host(name, flags, width, avx512=wide, fma=fma)
+    registers, fma = 32 if wide or arm else 16, arm or bool(features.get("fma"))
+    return Host(name, flags, width, registers, avx512=wide, fma=fma)
 
 
 def _machine() -> Any:

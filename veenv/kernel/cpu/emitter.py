@@ -143,15 +143,27 @@ class Emitter:
         return self.emit(f"zext <{self.lanes} x i1> {value} to <{self.lanes} x i8>")
 
     def call(self, function: str, dtype: str, args: Sequence[str]) -> str:
-        """Calls a function of libm for each lane."""
-        kind = self.vector(dtype)
-        symbol = vector_symbol(function, dtype, self.lanes, len(args))
+        """Calls a function of libm for each lane: for all at once, for halves, or one by one."""
+        half, count = self.lanes // 2, len(args)
+        whole = vector_symbol(function, dtype, self.lanes, count)
+        if whole or not vector_symbol(function, dtype, half, count):
+            return self._call(function, dtype, self.lanes, args)
+        kind, results, part = self.vector(dtype), list[str](), f"<{half} x {element(dtype)}>"
+        for first in (0, half):
+            mask = _mask(range(first, first + half))
+            parts = [self.emit(f"shufflevector {kind} {x}, {kind} poison, {mask}") for x in args]
+            results.append(f"{part} {self._call(function, dtype, half, parts)}")
+        return self.emit(f"shufflevector {', '.join(results)}, {_mask(range(self.lanes))}")
+
+    def _call(self, function: str, dtype: str, lanes: int, args: Sequence[str]) -> str:
+        kind = f"<{lanes} x {element(dtype)}>"
+        symbol = vector_symbol(function, dtype, lanes, len(args))
         if symbol is not None:
             types = ", ".join([kind] * len(args))
             self.declare(symbol, f"declare {kind} @{symbol}({types}) {PURE}")
         else:
             symbol = f"lanes_{function}_{dtype}"
-            self.declare(symbol, _lanewise(symbol, function, dtype, self.lanes, len(args)))
+            self.declare(symbol, _lanewise(symbol, function, dtype, lanes, len(args)))
         values = ", ".join(f"{kind} {a}" for a in args)
         return self.emit(f"call {kind} @{symbol}({values}) {PURE}")
 
@@ -244,6 +256,12 @@ class Emitter:
         """Ends the basic block with a jump and begins another."""
         self.lines += [jump, f"{label}:"]
         self._block, self._start, self._block_has = label, len(self.lines), {}
+
+
+def _mask(places: Iterable[int]) -> str:
+    """Which lanes a shuffle takes."""
+    numbers = [f"i32 {k}" for k in places]
+    return f"<{len(numbers)} x i32> <{', '.join(numbers)}>"
 
 
 def scalar_symbol(function: str, dtype: str) -> str:

@@ -24,8 +24,9 @@ import jax
 import numpy as np
 
 from veenv.kernel.cpu import disk, ffi, records, sections, tiles
-from veenv.kernel.cpu.compile import MachineCode, Objects, host, in_threads, objects_of
+from veenv.kernel.cpu.compile import MachineCode, Objects, in_threads, objects_of
 from veenv.kernel.cpu.memory import keep_memory, may_advise
+from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -146,7 +147,7 @@ class _Registry:
             return kernel
 
     def _add(self, key: int, program: ScalarProgram) -> Kernel:
-        lanes = host().lanes(program)
+        lanes = lanes_of(program)
         name = f"{program.digest()} {lanes}"
         code = MachineCode(disk.objects(name, lambda: sections.objects(program, lanes)))
         words = np.zeros(tiles.ENTRY_WORDS, np.int64)

@@ -55,12 +55,15 @@ def _transposing(element: str, lanes: int) -> Objects:
 define void @{NAME}({parameters}) #0 {{
 entry:
   %last = sub i64 %entries, {lanes}
+  %never = icmp slt i64 %entries, 0
   br label %loop
 loop:
-  %k = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %k = phi i64 [ 0, %entry ], [ %next, %stored ]
   %over = icmp sgt i64 %k, %last
   %first = select i1 %over, i64 %last, i64 %k
 {body}
+  br label %stored
+stored:
   %next = add i64 %k, {lanes}
   %more = icmp slt i64 %next, %entries
   br i1 %more, label %loop, label %exit

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.program import FREE, Op, ScalarProgram
 
@@ -21,6 +22,18 @@ _DIVISION = 6  # what a division counts as
 _SQUARE = 16  # entries of a leaf that are separated at once where all are
 _NEVER = np.iinfo(np.int64).max
 _KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
+
+
+def lanes_of(program: ScalarProgram) -> int:
+    """How many points a vector holds: a register's worth of the widest float, or two.
+
+    A step of a loop waits for the one before it, so that two registers at once take hardly longer
+    than one; it is worth it as long as a step's numbers have room in all registers.
+    """
+    lanes, room = host().lanes(program), host().registers // 2
+    steps = [part for part, repeats in program.parts() if repeats > 1]
+    twice = steps and all(_crossing(step).max(initial=0) <= room for step in steps)
+    return 2 * lanes if twice else lanes
 
 
 def size_of(program: ScalarProgram) -> int:
