@@ -5,6 +5,7 @@ import ctypes
 import gc
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,11 +22,20 @@ os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # What fails in a form that nobody asked for is an error, not a reason to take another form.
 os.environ["VEENV_STRICT"] = "1"
-# A program that was compiled once, in whichever process, is read from disk the next time. The
-# folder goes with the tests, unless one is given, from which the next run reads, too.
+# A program that was compiled once, in whichever process, is read from disk the next time, by the
+# next run of the tests, too: compiling is two fifths of what they take.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    programs = tempfile.TemporaryDirectory(prefix="veenv-tests-", ignore_cleanup_errors=True)
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = programs.name
+    kept = Path(__file__).parents[1] / ".pytest_cache" / "programs"
+    try:
+        if (
+            sum(file.stat().st_size for file in kept.glob("*")) > 1 << 30
+        ):  # of code that has changed
+            shutil.rmtree(kept)
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError:  # where nothing can be kept, the folder goes with the tests
+        passing = tempfile.TemporaryDirectory(prefix="veenv-tests-", ignore_cleanup_errors=True)
+        kept = passing.name
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(kept)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax

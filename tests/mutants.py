@@ -285,7 +285,7 @@ def run_tests(names: Iterable[str], watch: Watch, *options: str) -> Any:
     """Runs tests of the default suite in this process; examples that fail are not made smaller."""
     usual = "-oaddopts= -pno:cacheprovider -pno:terminal -Wignore:Module already".split(" ", 3)
     usual += ["--import-mode=importlib", "--hypothesis-profile=mutants"]
-    usual += ["-m", "not slow and not clients and not soak and not devices"]
+    usual += ["-m", "not slow and not clients and not soak and not devices and not whole"]
     return pytest.main([*usual, *options, *names], [watch])
 
 

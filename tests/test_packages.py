@@ -57,6 +57,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
+@pytest.mark.whole
 def test_jacobian_environment_and_search_need_no_extra():
     done = run(CORE)
     assert done.returncode == 0, done.stderr[-2000:]

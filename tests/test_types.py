@@ -15,6 +15,7 @@ CHECKERS = {
 STRICT = '{"reportUnnecessaryTypeIgnoreComment": "error", "extraPaths": ["%s"]}'
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("checker", ["pyright", pytest.param("mypy", marks=pytest.mark.slow)])
 def test_a_users_file(checker, tmp_path):
     program = shutil.which(checker, path=str(Path(sys.executable).parent))

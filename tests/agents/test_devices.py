@@ -57,6 +57,7 @@ def results(out: Path, *args: str) -> dict[str, dict[str, np.ndarray]]:
     return {path.stem: dict(np.load(path)) for path in out.iterdir()}
 
 
+@pytest.mark.whole
 def test_six_devices_train_as_one(runs, trainer):
     one = run(trainer, trainer.init())
     assert (one["shards"], runs["several"]["shards"]) == (1, 6)
@@ -84,6 +85,7 @@ def assert_trained_alike(one, several, other):
     assert min(moved, apart) > 20 * TOLERANCE
 
 
+@pytest.mark.whole
 def test_an_update_exchanges_gradients_and_nothing_else(runs):
     assert_exchanges_gradients(runs, 6)
 
@@ -107,6 +109,7 @@ def assert_exchanges_gradients(runs, num_devices):
     assert sum(exchange.num_bytes for exchange in others) <= 2 * 2 * 4 * num_devices
 
 
+@pytest.mark.whole
 def test_placements(runs):
     """All devices that divide the environments; what cannot be shared evenly is an error."""
     np.testing.assert_array_equal(runs["placements"]["found"], [8, 6, 7])
@@ -117,6 +120,7 @@ def test_placements(runs):
     ]
 
 
+@pytest.mark.whole
 def test_every_device_shuffles_by_itself(runs):
     assert len(set(runs["placements"]["draws"].tolist())) == 6
     key = jax.random.key(0)

@@ -23,6 +23,7 @@ RECIPES = {
 """The measured step that each recipe's function is."""
 
 
+@pytest.mark.whole
 def test_recipes_print_what_their_comments_say_and_are_the_measured_steps(capsys):
     names: dict = {}
     for block in blocks_of("docs/fuse.md"):

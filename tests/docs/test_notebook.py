@@ -16,7 +16,7 @@ def shown(cell: dict) -> str:
     return "".join(text for out in cell["outputs"] for text in out.get("text", []))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_the_notebook_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]

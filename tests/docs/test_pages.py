@@ -47,6 +47,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("page", PAGES)
 def test_code_prints_what_its_comments_say(page, capsys, tmp_path, monkeypatch):
     names = {}
@@ -88,6 +89,7 @@ def small_site(tmp_path: Path) -> Path:
     return settings
 
 
+@pytest.mark.whole
 def test_examples_of_docstrings_are_blocks_of_code_with_prompts(small_site, tmp_path):
     done = build(tmp_path / "site", "-f", str(small_site))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -96,6 +98,7 @@ def test_examples_of_docstrings_are_blocks_of_code_with_prompts(small_site, tmp_
     assert "<blockquote>" not in page
 
 
+@pytest.mark.whole
 def test_a_warning_fails_the_build(small_site, tmp_path):
     with (tmp_path / "pages" / "index.md").open("a") as page:
         page.write("\n[away](away.md) and [there][nowhere.at_all]\n")

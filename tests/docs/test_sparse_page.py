@@ -33,6 +33,7 @@ def recipes():
     return blocks[:first], blocks[first:]
 
 
+@pytest.mark.whole
 # SciPy's BDF subtracts rows of an array that it has not filled yet, and does not read the result.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in subtract:RuntimeWarning")
 def test_recipes_print_what_their_comments_say(capsys, double):

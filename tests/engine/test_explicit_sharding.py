@@ -14,6 +14,7 @@ SEVERAL = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("several", SEVERAL)
 def test_types_are_those_of_reverse_mode(several):
     """On four devices, in a process that has them: values, dtypes and shardings, by case."""

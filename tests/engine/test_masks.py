@@ -265,7 +265,7 @@ def test_counts_are_those_of_the_emitted_program(name):
 
 
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=few(5, of=100))
+@settings(max_examples=few(3, of=100))
 def test_random_masked_programs(seed):
     with jax.enable_x64(True):
         fun, x = random_masked_program(seed)

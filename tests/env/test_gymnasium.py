@@ -71,7 +71,11 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"observation": "flat"}, {"shaping": "reverse", "normalise": True, "cost": "executed"}],
+    [
+        {},
+        pytest.param({"observation": "flat"}, marks=pytest.mark.slow),
+        {"shaping": "reverse", "normalise": True, "cost": "executed"},
+    ],
 )
 def test_an_environment_of_the_users_function(options):
     env = veenv.make(lambda x: jax.numpy.sin(x) * x.sum(), np.ones(3, np.float32), **options)
@@ -445,7 +449,7 @@ def test_vector_actions_out_of_range_are_illegal(three, actions):
     assert infos["final_info"]["illegal"].tolist() == [True] * 3
 
 
-@pytest.mark.parametrize("kind", ["flat", "graph", "packed"])
+@pytest.mark.parametrize("kind", spared(["flat", "graph", "packed"], "graph"))
 def test_every_kind_of_observation_is_shown(kind, graph):
     """Single and side by side, as the environment itself shows them."""
     plain = VertexEnv(graph, observation=kind)

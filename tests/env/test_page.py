@@ -15,6 +15,7 @@ PAGE = DOCS / "environment.md"
 built_in = list_tasks()
 
 
+@pytest.mark.whole
 def test_the_code_prints_what_its_comments_say(capsys):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     code = "\n".join(blocks)

@@ -9,8 +9,10 @@ import pytest
 
 import veenv
 from tests.oracles.edge_graph import EdgeGraph
+from tests.sampling import spared
 from veenv.env import random_params
 from veenv.env.random_play import random_episode
+from veenv.graph.graph import COST_MODELS
 
 SIZES = {"num_inputs": 3, "num_actions": 20, "num_outputs": 4}
 
@@ -24,7 +26,7 @@ def edges_of(adjacency) -> EdgeGraph:
     return EdgeGraph(inputs, frozenset(edges), tuple(ends))
 
 
-@pytest.mark.parametrize("cost", ["multiplications", "executed", "operations"])
+@pytest.mark.parametrize("cost", spared(COST_MODELS, "multiplications", "operations"))
 def test_they_are_played_as_the_oracle_plays_them(cost):
     spec = veenv.make("Robertson", cost=cost).spec.padded(**SIZES)
     small = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, cost=cost, spec=spec)

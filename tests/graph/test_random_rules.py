@@ -124,7 +124,7 @@ def _run(jacobian: Fun) -> tuple[int, Any]:
     return len(seen), found
 
 
-@on_seeds(8, 250)
+@on_seeds(5, 250)
 def test_values_effects_and_refusals_are_those_of_jax(seed: int) -> None:
     function, name = random_function(np.random.default_rng(seed))
     own = {}

@@ -126,6 +126,7 @@ print("end", flush=True)
 """
 
 
+@pytest.mark.whole
 def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
     command = [sys.executable, "-c", AT_EXIT]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -147,6 +148,7 @@ print("alive")
 """
 
 
+@pytest.mark.whole
 def test_code_in_a_ring_of_garbage_is_freed_in_order():
     """A context of LLVM that goes before its code takes the process with it."""
     ran = subprocess.run([sys.executable, "-c", _IN_A_RING], capture_output=True, text=True)

@@ -146,6 +146,7 @@ print(len(seen))
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("where", spared(["main", "thread"], "main"))
 def test_an_interrupt_may_come_between_any_two_statements(where):
     assert int(run(INTERRUPTS, where)) > 10
@@ -179,6 +180,7 @@ print(len(found))
 """
 
 
+@pytest.mark.whole
 def test_a_long_kernel_runs_on_a_small_stack():
     assert int(run(SMALL_STACK)) == 4
 
@@ -212,6 +214,7 @@ print(done, failed)
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("function", "every"),
     spared(product(["malloc", "aligned_alloc"], [1, 3]), ("malloc", 1), ("aligned_alloc", 3)),
@@ -221,6 +224,7 @@ def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(functio
     assert failed == 40 if every == 1 else done > 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kernel", spared(["fused", "auto"], "auto"))
 def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
     program = f"""

@@ -73,6 +73,7 @@ print(True, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(
     not PAGES.exists() or "[madvise]" not in PAGES.read_text(),
     reason="Linux does not give large pages to who asks for them",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ import pytest
 from llvmlite import binding as llvm
 
 import veenv
+from tests.sampling import spared
 from veenv.kernel.cpu import compile, entries, sections, spans
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import kernel_limit
@@ -84,8 +86,13 @@ def test_vectors_on_the_stack_fill_lines():
     assert set(spilled) <= {"vmovaps", "vmovapd", "vmovdqa", "vmovdqa32", "vmovdqa64"}
 
 
-@pytest.mark.parametrize("length", [40, 200, 10**6])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("length", "dtype"),
+    spared(
+        itertools.product([40, 200, 10**6], ["float32", "float64"]),
+        (40, "float64"), (200, "float32"), (10**6, "float32"),
+    ),
+)  # fmt: skip
 def test_sections_compute_what_the_whole_does(x64, monkeypatch, length, dtype):
     cut(monkeypatch, length)
     rng = np.random.default_rng(length)

@@ -355,6 +355,7 @@ def said(tmp_path_factory):
     return lines
 
 
+@pytest.mark.whole
 def test_compilation_cache_on_disk(said):
     """A program from the cache of another process finds code, which LLVM need not make again."""
     ([first, *_], _), ([second, *_], complaint) = said
@@ -363,11 +364,13 @@ def test_compilation_cache_on_disk(said):
     assert second == f"{values} True", complaint
 
 
+@pytest.mark.whole
 def test_several_devices(said):
     ([_, line, *_], complaint), _ = said
     assert line == "4 shard_map pmap sharded second device", complaint
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_fork(said):
     """A child keeps the kernels, and no lock stays taken in it."""

@@ -13,6 +13,7 @@ from jax import lax
 import veenv
 from tests.export.test_c import COMPILER, compare
 from tests.kernel.test_ptx import check, has_libdevice
+from tests.sampling import spared
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import PallasKernel
 
@@ -127,7 +128,7 @@ def test_machine_code(fun: Any, wide: bool):
             np.testing.assert_allclose(mine, true, rtol=1e-12 if wide else 3e-5)
 
 
-@pytest.mark.parametrize("fun", [some_rows, swapped, nested, both])
+@pytest.mark.parametrize("fun", spared([some_rows, swapped, nested, both], nested, both))
 def test_pallas(fun: Any):
     args = points(5)
     program = trace_point(fun, [x[0] for x in args], {}, (0, 1)).program()

@@ -204,7 +204,7 @@ def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
         pytest.param("mlp", "multiplications", marks=pytest.mark.slow),
         pytest.param("mlp", "executed", marks=pytest.mark.slow),
         pytest.param("HumanHeartDipole", "executed", marks=pytest.mark.slow),
-        ("BlackScholes", "executed"),
+        pytest.param("BlackScholes", "executed", marks=pytest.mark.slow),
     ],
 )
 def test_recorded_proofs_are_found_again(name, cost):

@@ -66,6 +66,7 @@ def commands() -> dict[tuple[str, ...], str]:
     return found
 
 
+@pytest.mark.whole
 def test_every_command_shows_its_help():
     found = commands()
     there = {str(path.relative_to(ROOT)) for path in (ROOT / "scripts").glob("*.py")}

@@ -47,6 +47,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.whole
 def test_the_page_has_the_orders_of_the_files():
     entries = [*shipped_entries(), *read_entries(ROOT / "docs" / "leaderboard", points=0)]
     page = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")

@@ -62,7 +62,7 @@ def test_bounds_of_the_published_tasks(reference):
 
 @pytest.mark.parametrize("cost", ["executed", "operations"])
 @given(seeds, st.integers(1, 7), st.sampled_from([0.0, 0.3, 0.7]), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=few(25, of=75))
+@settings(max_examples=few(12, of=75))
 def test_all_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
     graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
     problem, least = prepare(graph.graph(), cost), cheapest(graph, cost)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
-from tests.sampling import spared
+from tests.sampling import few, spared
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
 from veenv.graph.tableau import eliminate_counted
@@ -106,7 +106,7 @@ def check_bounds(problem: Problem, patterns: Patterns, orders: int, rng) -> None
 
 
 @given(seeds, st.integers(2, 30), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=60)
+@settings(max_examples=few(30, of=60))
 def test_no_order_of_scalars_costs_less_than_the_tables(seed, size, unit, kept):
     rng = np.random.default_rng(seed)
     problem = prepare(random_graph(rng, size, unit=unit, kept=kept).graph())

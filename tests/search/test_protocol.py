@@ -161,7 +161,8 @@ def test_sets_have_one_name_everywhere():
         veenv.sets("RoeFlux")
 
 
-@pytest.mark.parametrize("kind", ["adjacency", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", ["adjacency", "graph"])
 def test_the_example_trains_and_evaluates_a_network_of_its_own(kind, monkeypatch, capsys):
     script = ROOT / "docs" / "examples" / "own_policy.py"
     monkeypatch.setattr(sys, "argv", [str(script), "2", kind])

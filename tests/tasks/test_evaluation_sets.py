@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests.sampling import spared
 from veenv import evaluate, make_graph
 from veenv.env import TaskDistribution
 from veenv.search import search
@@ -37,7 +38,7 @@ def test_unknown_sets_are_refused():
             evaluation_set(name)
 
 
-@pytest.mark.parametrize("name", ["scalar-small", "arrays"])
+@pytest.mark.parametrize("name", spared(["scalar-small", "arrays"], "arrays"))
 def test_every_function_can_be_played_below_its_classical_orders(name):
     chosen, compared = evaluation_set(name), 0
     played = TaskDistribution.of(chosen)
@@ -50,6 +51,7 @@ def test_every_function_can_be_played_below_its_classical_orders(name):
     assert compared > chosen.number / 2
 
 
+@pytest.mark.slow  # of files that only scripts/data/ writes
 def test_draws_without_a_cost_below_the_classical_orders_are_left_out():
     chosen = evaluation_set("scalar-small")
     assert chosen.left_out
