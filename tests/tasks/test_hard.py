@@ -82,24 +82,22 @@ def test_a_quadrotor_falls_and_its_quaternion_keeps_its_length():
 def test_an_arm_obeys_lagrange():
     q, v, _ = point("InverseDynamics_7DOF").reshape(3, 7)
 
-    @jax.jit
-    def torque(q, v, a):
-        return jnp.stack(bodies.inverse_dynamics(*q, *v, *a))
-
     zero, units = np.zeros(7), np.eye(7)
 
     @quick_jit
-    def laws(q, v):
-        inertia = lambda q: jax.vmap(lambda a: torque(q, zero, a) - torque(q, zero, zero))(units)  # noqa: E731
-        found, change = jax.jvp(inertia, (q,), (v,))
-        return found, change, jax.jacfwd(torque)(q, zero, zero), torque(q, v, zero)
+    @jax.vmap
+    def torque(q, v, a, way):
+        """And how it changes where the arm moves that way: one program for all that is asked."""
+        return jax.jvp(lambda q: jnp.stack(bodies.inverse_dynamics(*q, *v, *a)), (q,), (way,))
 
-    found, change, curl, turning = laws(q, v)
-    np.testing.assert_allclose(found, found.T, atol=1e-12)
-    assert np.linalg.eigvalsh(found).min() > 0
+    points = [*((q, zero, unit, v) for unit in units), (q, zero, zero, v), (q, v, zero, zero)]
+    points += [(q, zero, zero, unit) for unit in units]
+    values, changes = map(np.asarray, torque(*map(np.array, zip(*points, strict=True))))
+    inertia, change, curl = values[:7] - values[7], changes[:7] - changes[7], changes[9:]
+    np.testing.assert_allclose(inertia, inertia.T, atol=1e-12)
+    assert np.linalg.eigvalsh(inertia).min() > 0
     np.testing.assert_allclose(curl, curl.T, atol=1e-10)  # weights are a gradient
-    # Power goes into kinetic energy, and nowhere else.
-    turning -= torque(q, zero, zero)
+    turning = values[8] - values[7]  # power goes into kinetic energy, and nowhere else
     np.testing.assert_allclose(v @ turning, 0.5 * v @ change @ v, rtol=1e-10)
 
 
