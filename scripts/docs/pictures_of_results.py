@@ -286,7 +286,7 @@ def tasks(path: Path) -> None:
         / min(counts["multiplications"] for counts in found["classical"].values())
         for name, found in read("tasks").items()
     }
-    figure = canvas(9.5, 5.2)
+    figure = canvas(5, 6)
     [panel] = axes_of(figure)
     label = "multiplications / those of the best classical order"
     bars(panel, dict(sorted(shares.items(), key=lambda item: item[1])), label)

@@ -102,7 +102,8 @@ def picture(graph: Graph) -> str:
     for u, v in graph.edges:
         (x, y), (across, down) = where[u], where[v]
         sag = 0.07 * ((u + v) % 2 * 2 - 1) * min(across - x - 1.0, 4.0)
-        lines += f"M{at(x, y)}Q{at((x + across) / 2, (y + down) / 2 + sag)} {at(across, down)}"
+        middle = min(1.0, max(0.0, (y + down) / 2 + sag))
+        lines += f"M{at(x, y)}Q{at((x + across) / 2, middle)} {at(across, down)}"
     drawn = "".join(
         f'<path stroke="{colour}" stroke-width="{2 * radius:.3g}" d="{path}"/>\n'
         for colour, path in discs.items()

@@ -219,7 +219,7 @@ def test_the_readme_says_what_is_gained():
 
 
 def test_the_page_says_how_schedules_rank_orders():
-    page = text_of("docs/accelerators.md")
+    page = text_of("docs/internals/accelerators.md")
     chips = [row for row in rows_of("compiled-tpu") if row["topology"] == "v5e:2x2"]
     bundles = {row["program"]: row["bundles per 1,024 points"].replace(",", "") for row in chips}
     for name in ("RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4"):

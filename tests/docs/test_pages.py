@@ -27,6 +27,7 @@ PAGES = [
     "docs/faq.md",
     "docs/gymnasium.md",
     "docs/index.md",
+    "docs/internals/accelerators.md",
     "docs/internals/choice.md",
     "docs/internals/costs.md",
     "docs/internals/edge_cases.md",

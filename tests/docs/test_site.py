@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WIDTHS = 1280, 390
+WIDTHS = 1280, 390, 360
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
