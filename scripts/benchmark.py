@@ -67,6 +67,7 @@ BENCHMARKS = {
          "--set scalar-small --functions 1 --time-limit 1s --anneal 50"),
         ("prediction", "prediction", "fits the numbers that predict the time of programs",
          "--no-measure --function reactor --batch 1 --measurements {folder}/measurements.json"),
+        ("ptx", "ptx", "kernels for GPUs that are not there: registers, spills, code", None),
         ("realistic", "realistic", "thirty functions that people differentiate",
          "--few --batch 1 --budget 1s --seconds 0.1 --figures {folder}/realistic-figures.json "
          "--plot {folder}/realistic-plot.svg"),

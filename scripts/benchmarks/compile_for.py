@@ -16,7 +16,6 @@ import functools
 import itertools
 import os
 import re
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import (
     AbstractDevice,
@@ -39,6 +37,7 @@ from jax.sharding import (
 import veenv
 from scripts.benchmarks.exchanged import exchanges
 from scripts.benchmarks.operations_program import NOT_THERE, operations
+from scripts.benchmarks.ptx import POINTS, assembled, jacobian, registers
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
@@ -46,10 +45,9 @@ from veenv.agents.devices import AXIS
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.training.played import Played, make_trainer
 from veenv.env.random_play import random_episodes
-from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import NAME, PallasKernel, has_waves
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.ptx import PtxKernel, toolkits
+from veenv.kernel.ptx import PtxKernel
 
 SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
 """Where libtpu writes the schedules of what it compiles."""
@@ -78,8 +76,6 @@ dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }""
 Kernel = PallasKernel | PtxKernel
 KINDS: dict[str, Callable[[ScalarProgram], Kernel]] = {"gpu": PtxKernel, "tpu": PallasKernel}
 """Kernels of a scalar program, by platform."""
-POINTS = 65_536
-"""Points of a kernel's batch."""
 ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
 """Tasks whose kernels are compiled in several orders."""
 ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
@@ -123,9 +119,8 @@ def compiled(
     executable: Any = made.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
     if isinstance(kernel, PtxKernel):
-        said += assembled(kernel)
-    registers = [int(n) for n in re.findall(r"Used (\d+) registers", said)]
-    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", said)))
+        said += assembled(kernel.text([True] * len(kernel.program.inputs), POINTS), "sm_90")[0]
+    used, spilled = registers(said)
     several = exchanges(made.as_text() or "")
     reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
     others = Counter(one.name for one in several if one.name != "all-reduce")
@@ -136,20 +131,9 @@ def compiled(
         *(f"{x / 1000:,.0f}" for x in (code, memory.temp_size_in_bytes)),
         f"{seconds:.1f}",
         _bundles(kernel) if isinstance(kernel, PallasKernel) else "",
-        *((f"{max(registers)}", f"{spilled:,}") if registers else ("", "")),
+        *((f"{used}", f"{spilled:,}") if used else ("", "")),
         ", ".join(moves),
     )
-
-
-def assembled(kernel: PtxKernel, chip: str = "sm_90") -> str:
-    """What NVIDIA's assembler says of a kernel; nothing where it is not installed."""
-    program = next((p for folder in toolkits() if (p := folder / "bin/ptxas").is_file()), None)
-    if program is None:
-        return ""
-    program.chmod(0o755)  # the wheel forgets it
-    text = kernel.text([True] * len(kernel.program.inputs), POINTS)
-    command = [program, "-v", f"-arch={chip}", "-", "-o", os.devnull]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stderr
 
 
 @contextlib.contextmanager
@@ -272,16 +256,7 @@ def kernel_of(name: str, platform: str) -> Kernel | None:
         return KINDS[platform](operations(what, NOT_THERE[platform]).program)
     if kind not in ("kernels", "orders"):
         return None
-    task = veenv.tasks.get(what)
-    args = jax.tree.map(_single, task.example_args())
-    ids = orders(what)[order[0]] if order else "reverse"
-    jacobian = veenv.jacve(task.fun, ids, task.argnums, kernel="xla")
-    return KINDS[platform](trace_point(jacobian, args, {}, range(len(args))).program())
-
-
-def _single(x: Any) -> Any:
-    x = jnp.asarray(x)
-    return np.asarray(x, np.float32) if jnp.issubdtype(x.dtype, jnp.floating) else np.asarray(x)
+    return KINDS[platform](jacobian(what, orders(what)[order[0]] if order else "reverse"))
 
 
 def compile_for(

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from veenv.kernel.expansions import QUICK, TPU
 from veenv.kernel.program import FLOATS, Leaf, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
@@ -83,3 +84,29 @@ def belongs(name: str, dtype: str) -> bool:
 def arguments(name: str) -> int:
     """How many arguments an operation has."""
     return max(OPERATIONS[name].c.count(f"{{{k}}}") > 0 and k + 1 for k in range(3))
+
+
+def by_target() -> dict[str, list[list[str]]]:
+    """A table of how each operation is computed, by what the kernel is for."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name, operation in OPERATIONS.items():
+        function = operation.function or not (operation.llvm or name in ("max", "min", "select"))
+        cpu = "libm, libmvec" if function else "instructions"
+        if name in ("sin", "cos"):
+            cpu = "a polynomial"
+        gpu = "libdevice" if function else "instructions"
+        tpu = "Mosaic"
+        if name in TPU:
+            tpu = "of other functions"
+        elif name in NOT_THERE["tpu"]:
+            tpu = "refused"
+        elif name in ("sin", "cos"):
+            tpu = f"a polynomial up to {QUICK:,.0f}, Mosaic"
+        rows.setdefault((cpu, gpu, tpu), []).append(name)
+    every = [*dict.fromkeys(dtype for kind in DTYPES.values() for dtype in kind)]
+    for kind in every:
+        takes = tuple("yes" if kind in DTYPES[target] else "refused" for target in ("gpu", "tpu"))
+        rows.setdefault(("yes", *takes), []).append(kind)
+    columns = ["operations, then dtypes", "CPU", "GPU of NVIDIA", "TPU"]
+    found = [[" ".join(f"`{name}`" for name in names), *how] for how, names in rows.items()]
+    return {"columns": columns, "rows": found}

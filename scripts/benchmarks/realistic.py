@@ -18,9 +18,9 @@ import numpy as np
 import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.realistic import FUNCTIONS
+from scripts.benchmarks.prices import program_seconds
 from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
 from scripts.benchmarks.tables import Table, figure_of, machine, named
-from veenv.kernel.price import program_seconds
 from veenv.orders.documents import write_text
 
 FORMS = ("tune", "auto", "reverse")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from scripts.benchmarks.prices import FILE, chosen, fitted, read
-from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, program_seconds
+from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of
 
 X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -116,17 +117,70 @@ def _arranged(
         if not _is_given(ops[i]) and ops[i].name != "part":
             order += [i, *parts.get(i, ())]
     tested = max((1 + k for k, i in enumerate(order) if i in early), default=0)
-    numbers = np.zeros(len(ops), np.int64)
+    rows = tuple(map(tuple, results))
+    whole = ScalarProgram(tuple(inputs), tuple(ops), tuple(outputs), rows)
+    return _numbered(whole, order), tested
+
+
+def _numbered(program: ScalarProgram, order: Sequence[int]) -> ScalarProgram:
+    """The program of operations in an order."""
+    numbers = np.zeros(len(program.ops), np.int64)
     numbers[order] = np.arange(len(order))
     number = numbers.tolist().__getitem__
     renamed = tuple(
         [
             made((name, dtype, tuple(map(number, args)), attr))
-            for name, dtype, args, attr in [ops[i] for i in order]
+            for name, dtype, args, attr in [program.ops[i] for i in order]
         ]
     )
-    places = tuple(tuple(map(number, ids)) for ids in results)
-    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places), tested
+    places = tuple(tuple(map(number, ids)) for ids in program.results)
+    return replace(program, ops=renamed, results=places)
+
+
+def few_alive(program: ScalarProgram) -> ScalarProgram:
+    """The program in an order that leaves few values waiting: a GPU's thread has few registers.
+
+    What frees most comes next, of equal operations the one that was possible last. Loops stay as
+    they are, and so does a program of which this order leaves more values waiting.
+    """
+    ops, ready = program.ops, list[tuple[int, int, int]]()
+    if any(op.name == "loop" for op in ops):
+        return program
+    needs = [{a for a in op.args if not _is_given(ops[a])} for op in ops]
+    users: list[list[int]] = [[] for _ in ops]
+    for i, args in enumerate(needs):
+        for a in args:
+            users[a].append(i)
+    left, missing = (list(map(len, sets)) for sets in (users, needs))
+    order = [i for i, op in enumerate(ops) if _is_given(op)]
+    done = {*order}
+
+    def push(i: int) -> None:
+        grows = bool(users[i]) - sum(left[a] == 1 for a in needs[i])
+        heapq.heappush(ready, (grows, -len(order), i))
+
+    for i in range(len(ops)):
+        if i not in done and not missing[i]:
+            push(i)
+    while ready:
+        i = heapq.heappop(ready)[-1]
+        if i in done:
+            continue
+        order.append(i)
+        done.add(i)
+        for u in users[i]:
+            missing[u] -= 1
+        for a in needs[i]:
+            left[a] -= 1
+        last = (u for a in needs[i] if left[a] == 1 for u in users[a])
+        for u in {*users[i], *last} - done:
+            if not missing[u]:
+                push(u)
+    uses = np.array([(i, a) for i, args in enumerate(needs) for a in args], np.int64)
+    users_of, of = uses.reshape(-1, 2).T
+    if _waiting(range(len(ops)), users_of, of) <= _waiting(order, users_of, of):
+        return program
+    return _numbered(program, order)
 
 
 def _is_given(op: Op) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from veenv import _compat
@@ -90,19 +89,6 @@ def counts_of(
     total = len(opened.invars)
     walk.run(opened, [k < (total if count is None else count) for k in range(total)], 1.0)
     return walk.total
-
-
-def program_seconds(jaxpr: Any, batch: int) -> float:
-    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel."""
-    for equation in walk.equations(jaxpr):
-        kernel = equation.params.get("kernel")
-        if kernel is not None and equation.primitive.name == _compat.KERNEL:
-            instead = kernel.instead and kernel.instead(batch)
-            if not instead:
-                return kernel_seconds(kernel.program, batch)
-            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.inputs]
-            jaxpr = jax.make_jaxpr(instead)(*shapes)
-    return seconds(counts_of(jaxpr, points=batch), batch)
 
 
 def kernel_counts(program: ScalarProgram) -> np.ndarray:

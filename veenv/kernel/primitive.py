@@ -314,7 +314,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
 
 def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:
     """The fastest form at a batch, of a function that has others than the kernel."""
-    faster = None if kernel.instead is None else kernel.instead(batch)
+    faster = kernel.instead and kernel.instead(batch)
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
@@ -346,7 +346,7 @@ def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> C
             return _lower_xla(ctx, *operands, kernel=kernel)
         try:
             of_flat = made(kernel.program)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotImplementedError) as error:
             warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
             return _lower_xla(ctx, *operands, kernel=kernel)
         fun = functools.partial(_on_batch, of_flat, kernel, batch)

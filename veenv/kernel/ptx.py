@@ -24,6 +24,7 @@ from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory
 from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import in_threads
 from veenv.kernel.cpu.emitter import PURE, element
+from veenv.kernel.ordering import few_alive
 from veenv.kernel.program import Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
@@ -33,8 +34,9 @@ NAME = "veenv_kernel"
 """What the compilers call it."""
 BLOCK = 128
 """Threads of a block: a multiprocessor has four schedulers, each for a warp of 32."""
-CHIP = "sm_75"
-"""The oldest GPU that CUDA 13 compiles for; newer ones take its PTX, too."""
+CAPABILITY = 7.5
+"""Of the oldest GPUs that CUDA 13 compiles for; newer ones take their PTX, too."""
+_CHIP = f"sm_{10 * CAPABILITY:.0f}"
 _TRIPLE = "nvptx64-nvidia-cuda"
 _SIZES = (1, 2, 4, 8)
 _BRANCHED = frozenset({"sin", "cos"})
@@ -50,11 +52,19 @@ class PtxKernel:
 
     Raises:
       FileNotFoundError: the program calls functions, and libdevice is not installed.
+      NotImplementedError: the GPU of this process is older than the PTX.
     """
 
     program: ScalarProgram
 
     def __post_init__(self) -> None:
+        for device in jax.local_devices():
+            found = str(getattr(device, "compute_capability", ""))  # AMD's are names
+            if found.replace(".", "").isdigit() and float(found) < CAPABILITY:
+                raise NotImplementedError(
+                    f"kernels are for GPUs of compute capability {CAPABILITY} and later, and "
+                    f"{device.device_kind} has {found}"
+                )
         if self.program.count("rem", *(name for name, op in OPERATIONS.items() if op.function)):
             libdevice()
 
@@ -88,10 +98,9 @@ class PtxKernel:
             **{name: np.int32(n) for name, n in numbers.items()},
         )
 
-    def text(self, batched: Sequence[bool], batch: int, chip: str = CHIP) -> str:
+    def text(self, batched: Sequence[bool], batch: int) -> str:
         """The PTX for so many points; input leaves that are not `batched` are one for all."""
-        written = functools.partial(_written, module(self.program, batched, batch))
-        return in_threads(written, [chip])[0]
+        return in_threads(_written, [module(few_alive(self.program), batched, batch)])[0]
 
 
 def module(program: ScalarProgram, batched: Sequence[bool], batch: int) -> str:
@@ -190,11 +199,11 @@ class _Instructions(Instructions):
         """An input leaf stays where it is."""
 
 
-def _written(text: str, chip: str) -> str:
+def _written(text: str) -> str:
     """PTX of LLVM IR, with the functions of libdevice that it calls."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=chip, opt=3)
+    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=_CHIP, opt=3)
     context = llvm.create_context()
     made = llvm.parse_assembly(text, context)
     if "@__nv_" in text:
