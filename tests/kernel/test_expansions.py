@@ -16,48 +16,42 @@ from veenv.kernel.pallas import PallasKernel
 
 WIDE, UNIT = np.r_[-80:80:331j, -2:2:331j, 1e-8, -1e-8], np.r_[-1:1:333j, 1 - 1e-6, 1e-8]
 SIGNED = np.r_[-20:20:333j, np.logspace(-12, 12, 99), -np.logspace(-12, 12, 99)]
-# what it is, where it is compared, and its units in the last place in float32 and float64
+# what it is, where it is compared, and its units in the last place
 CASES = {
-    "expm1": (np.expm1, WIDE, 4, 4),
-    "sinh": (np.sinh, WIDE, 8, 8),
-    "cosh": (np.cosh, WIDE, 8, 8),
-    "asin": (np.arcsin, UNIT, 4, 4),
-    "acos": (np.arccos, UNIT, 4, 4),
-    "atan": (np.arctan, SIGNED, 4, 4),
-    "asinh": (np.arcsinh, SIGNED, 6, 6),
-    "acosh": (np.arccosh, np.r_[1:3:333j, np.logspace(0, 30, 99)], 6, 6),
-    "atanh": (np.arctanh, UNIT[np.abs(UNIT) < 1], 6, 6),
-    "cbrt": (np.cbrt, SIGNED, 4, 4),
-    "erf": (np.vectorize(math.erf, otypes=[float]), np.r_[-6:6:333j, 1e-9], 4, 10),
-    "erfc": (np.vectorize(math.erfc, otypes=[float]), np.r_[-6:9:555j], 4, 20),
+    "expm1": (np.expm1, WIDE, 4),
+    "sinh": (np.sinh, WIDE, 8),
+    "cosh": (np.cosh, WIDE, 8),
+    "asin": (np.arcsin, UNIT, 4),
+    "acos": (np.arccos, UNIT, 4),
+    "atan": (np.arctan, SIGNED, 4),
+    "asinh": (np.arcsinh, SIGNED, 6),
+    "acosh": (np.arccosh, np.r_[1:3:333j, np.logspace(0, 30, 99)], 6),
+    "atanh": (np.arctanh, UNIT[np.abs(UNIT) < 1], 6),
+    "cbrt": (np.cbrt, SIGNED, 4),
+    "erfc": (np.vectorize(math.erfc, otypes=[float]), np.r_[-6:9:555j], 4),
 }
-FUNCTIONS = {**expansions.TPU, "erf": expansions.erf}
 
 
 def test_every_expansion_is_compared():
-    assert FUNCTIONS.keys() == {*CASES, "lgamma"}
+    assert expansions.TPU.keys() == {*CASES, "lgamma"}
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_errors_are_those_that_are_said(name, dtype):
-    true, points, *units = CASES[name]
-    with jax.enable_x64(True):
-        x = points.astype(dtype)
-        expected = true(x.astype("f8"))
-        found = np.asarray(jax.jit(FUNCTIONS[name])(x), "f8")
-    error = np.abs(found - expected) / np.spacing(np.abs(expected).astype(dtype)).astype("f8")
-    assert error.max() <= units[dtype == "float64"] + (dtype == "float64")  # NumPy's own
+def test_errors_are_those_that_are_said(name):
+    true, points, units = CASES[name]
+    x = points.astype("f4")
+    expected = true(x.astype("f8"))
+    found = np.asarray(jax.jit(expansions.TPU[name])(x), "f8")
+    error = np.abs(found - expected) / np.spacing(np.abs(expected).astype("f4")).astype("f8")
+    assert error.max() <= units
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 2e-14)])
-def test_lgamma(dtype, tolerance):
-    with jax.enable_x64(True):
-        x = np.r_[-7.9:10:777j, np.logspace(-6, 20, 99)].astype(dtype)
-        x = x[np.abs(x - np.round(x)) + (x > 0) > 1e-3]  # not beside poles
-        expected = special.gammaln(x.astype("f8"))
-        found = jax.jit(FUNCTIONS["lgamma"])(x)
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+def test_lgamma():
+    x = np.r_[-7.9:10:777j, np.logspace(-6, 20, 99)].astype("f4")
+    x = x[np.abs(x - np.round(x)) + (x > 0) > 1e-3]  # not beside poles
+    expected = special.gammaln(x.astype("f8"))
+    found = jax.jit(expansions.TPU["lgamma"])(x)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
 def test_special_values():
@@ -65,12 +59,12 @@ def test_special_values():
     for name, (true, *_) in CASES.items():
         with np.errstate(all="ignore"):
             expected = true(x)
-        found = np.asarray(jax.jit(FUNCTIONS[name])(x))
+        found = np.asarray(jax.jit(expansions.TPU[name])(x))
         np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=name)
         if not np.isnan(found[0]):
             np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))
     np.testing.assert_array_equal(
-        jax.jit(FUNCTIONS["lgamma"])(x), [np.inf, np.inf, np.inf, np.inf, np.nan, 0, np.inf]
+        jax.jit(expansions.TPU["lgamma"])(x), [np.inf, np.inf, np.inf, np.inf, np.nan, 0, np.inf]
     )
 
 

@@ -9,7 +9,7 @@ another loop if it has the axis, too. A body that is still too long has loops in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
 Gone = Mapping[int, frozenset[int]]
 """Of variables the axes that are loops already, along which all entries are the same operation."""
+Values = MutableMapping[int, Ids]
+"""The operations of variables."""
 _ENTRIES = 8
 """Entries of arrays for each operation of the limit: more take seconds, and rarely gain."""
 _TRIED = 12
@@ -103,9 +105,8 @@ class Batches:
         outs = self._inline(jaxpr, numbers[:count], numbers[count:])
         if self._best(self._lines, {}) is None:
             raise CannotFuseError("no axis is a loop")
-        values = _Values(self._values)
-        self._run(self._b, self._lines, values, frozenset(outs), {})
-        return [values[v] for v in outs]
+        self._run(self._b, self._lines, self._values, frozenset(outs), {})
+        return [self._values[v] for v in outs]
 
     def _entries(self, jaxpr: Any) -> int:
         """How many entries its arrays have in all."""
@@ -169,7 +170,7 @@ class Batches:
         return [read(v) for v in jaxpr.outvars]
 
     def _run(
-        self, b: Builder, lines: Sequence[Line], values: _Values, wanted: frozenset[int], gone: Gone
+        self, b: Builder, lines: Sequence[Line], values: Values, wanted: frozenset[int], gone: Gone
     ) -> None:
         """Evaluates lines, with loops where an axis is found."""
         plan = self._best(lines, gone)
@@ -185,7 +186,7 @@ class Batches:
             if inside:
                 _Loop(self, lines, plan, inside, wanted, gone).write(b, values)
 
-    def _plain(self, b: Builder, lines: Sequence[Line], values: _Values) -> None:
+    def _plain(self, b: Builder, lines: Sequence[Line], values: Values) -> None:
         for line in lines:
             operands = [values[v] for v in line.ins]
             for k, axes in enumerate(line.cut):
@@ -293,19 +294,15 @@ def _has(line: Line, tie: Tie, axis: Mapping[int, int]) -> bool:
     return any(axis.get(v) == j for v, j in line.pairs(tie))
 
 
-class _Values:
-    """The operations of variables; in the body of a loop those outside are captured."""
+class _Inside(dict[int, Ids]):
+    """The operations of variables in the body of a loop; those outside are captured."""
 
-    def __init__(self, own: dict[int, Ids], around: Callable[[int], Ids] | None = None):
-        self._own, self._around = own, around
+    def __init__(self, own: dict[int, Ids], around: Callable[[int], Ids]):
+        super().__init__(own)
+        self._around = around
 
-    def __getitem__(self, variable: int) -> Ids:
-        if variable not in self._own and self._around is not None:
-            self._own[variable] = self._around(variable)
-        return self._own[variable]
-
-    def __setitem__(self, variable: int, ids: Ids) -> None:
-        self._own[variable] = ids
+    def __missing__(self, variable: int) -> Ids:
+        return self.setdefault(variable, self._around(variable))
 
 
 class _Loop:
@@ -359,7 +356,7 @@ class _Loop:
             self._gone[new] = self._gone.get(v, frozenset()) | {j}
         return self._columns[v, j]
 
-    def write(self, b: Builder, values: _Values) -> None:
+    def write(self, b: Builder, values: Values) -> None:
         """Adds it to a program; a body that is too long has loops of its own."""
         of, axis, avals = self._of, self._plan.axis, self._of._avals
         carry = [
@@ -388,7 +385,7 @@ class _Loop:
         for v, ids in zip(self._stacked, found[len(carry) :], strict=True):
             values[v] = np.moveaxis(ids, 0, axis[v])
 
-    def _trace(self, values: _Values, nested: bool) -> loops.Trace:
+    def _trace(self, values: Values, nested: bool) -> loops.Trace:
         of, axis = self._of, self._plan.axis
 
         def trace(
@@ -398,7 +395,7 @@ class _Loop:
                 new: np.broadcast_to(np.expand_dims(ids, j), of._avals[v].shape)
                 for ((v, j), new), ids in zip(self._columns.items(), entries, strict=True)
             }
-            known = _Values(own, lambda v: capture(values[v]))
+            known = _Inside(own, lambda v: capture(values[v]))
             if nested:
                 kept = frozenset((*self._terms, *self._stacked))
                 of._run(inner, self._body, known, kept, self._gone)

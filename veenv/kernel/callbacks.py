@@ -54,9 +54,7 @@ def carried_out(closed: Any, called: Called) -> Carried:
     count, sites = len(jaxpr.constvars), []
 
     def run(*given: Any) -> list[Any]:
-        outs, found, _ = reader.run(jaxpr, given[:count], given[count:], None)
-        sites[:] = [site for site, _ in found]
-        return [*outs, *(x for _, values in found for x in values)]
+        return reader.flat(jaxpr, given[:count], given[count:], None, sites)
 
     variables = [*jaxpr.constvars, *jaxpr.invars]
     made = jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in variables))
@@ -117,6 +115,12 @@ class _Reader:
             env.update(zip(equation.outvars, outs, strict=True))
         return list(map(read, jaxpr.outvars)), found, False
 
+    def flat(self, jaxpr: Any, consts: Any, ins: Any, over: Any, sites: list[Any]) -> _Values:
+        """The results and behind them the calls, whose equations become `sites`."""
+        outs, found, _ = self.run(jaxpr, consts, ins, over)
+        sites[:] = [site for site, _ in found]
+        return [*outs, *(x for _, values in found for x in values)]
+
     def _equation(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found, bool]:
         name = equation.primitive.name
         ends = over is not None and self._holds(equation, "while")
@@ -153,9 +157,7 @@ class _Reader:
 
         def run(ins: _Values, over: Any) -> _Values:
             jaxpr, consts = _compat.open_jaxpr(closed), getattr(closed, "consts", ())
-            outs, found, _ = reader.run(jaxpr, consts, ins, over)
-            sites[:] = [site for site, _ in found]
-            return [*outs, *(x for _, values in found for x in values)]
+            return reader.flat(jaxpr, consts, ins, over, sites)
 
         made = core.jaxpr_as_fun(jax.make_jaxpr(run)(ins, over))
         return lambda ins, over: made(*ins, *([] if over is None else [over])), sites

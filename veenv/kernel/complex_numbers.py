@@ -112,6 +112,10 @@ class Reals(Scalars):
         return self.call("sinh", near), self.call("cosh", near), root
 
 
+Function = Callable[[Reals, int, int], tuple[int, int]]
+"""Of one number, from its parts to those of the value."""
+
+
 def reals(b: Adds, dtype: str) -> Reals:
     """Operations of the parts of complex numbers of a dtype."""
     return Reals(b, PAIRS[dtype])
@@ -255,11 +259,6 @@ def _cos(r: Reals, x: int, y: int) -> tuple[int, int]:
     return re, im
 
 
-def _sinh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    im, re = _sin(r, y, x)
-    return re, im
-
-
 def _cosh(r: Reals, x: int, y: int) -> tuple[int, int]:
     re, im = _cos(r, y, x)
     return re, r.neg(im)
@@ -274,11 +273,6 @@ def _tanh(r: Reals, x: int, y: int) -> tuple[int, int]:
     below = r.add(r.square(less), r.mul(four, r.square(cos)))
     re = r.div(r.mul(less, r.add(less, r.number(2))), r.neg(below))
     return r.like(x, re), r.times(r.mul(sin, cos), r.div(four, below))
-
-
-def _tan(r: Reals, x: int, y: int) -> tuple[int, int]:
-    im, re = _tanh(r, r.neg(y), x)
-    return re, r.neg(im)
 
 
 def _arc(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -329,21 +323,21 @@ def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
     return r.like(x, re), r.like(y, r.mul(r.number(0.5), turn))
 
 
-def _asinh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    re, im = _asin(r, r.neg(y), x)
-    return im, r.neg(re)
-
-
-def _atan(r: Reals, x: int, y: int) -> tuple[int, int]:
-    re, im = _atanh(r, r.neg(y), x)
-    return im, r.neg(re)
-
-
 def _sign(r: Reals, x: int, y: int) -> tuple[int, int]:
     size = r.modulus(x, y)
     none = r.is_("eq", size, r.number(0))
     re, im = (r.select(none, r.number(0), r.div(v, size)) for v in (x, y))
     return re, im
+
+
+def _turned(of: Function) -> Function:
+    """-i f(iz), as between a function of the circle and that of the hyperbola."""
+
+    def turned(r: Reals, x: int, y: int) -> tuple[int, int]:
+        re, im = of(r, r.neg(y), x)
+        return im, r.neg(re)
+
+    return turned
 
 
 _ARITHMETIC: Mapping[str, Callable[..., int]] = {
@@ -356,12 +350,12 @@ _ARITHMETIC: Mapping[str, Callable[..., int]] = {
     "select": _select,
     "sub": functools.partial(_each, "sub"),
 }
-_FUNCTIONS: Mapping[str, Callable[[Reals, int, int], tuple[int, int]]] = {
+_FUNCTIONS: Mapping[str, Function] = {
     "acos": _acos,
     "acosh": _acosh,
     "asin": _asin,
-    "asinh": _asinh,
-    "atan": _atan,
+    "asinh": _turned(_asin),
+    "atan": _turned(_atanh),
     "atanh": _atanh,
     "cos": _cos,
     "cosh": _cosh,
@@ -372,11 +366,10 @@ _FUNCTIONS: Mapping[str, Callable[[Reals, int, int], tuple[int, int]]] = {
     "rsqrt": _rsqrt,
     "sign": _sign,
     "sin": _sin,
-    "sinh": _sinh,
+    "sinh": _turned(_sin),
     "sqrt": _sqrt,
-    "tan": _tan,
+    "tan": _turned(_tanh),
     "tanh": _tanh,
 }
-"""Of one number, from its parts to those of the value."""
 KNOWN = frozenset({*_ARITHMETIC, *_FUNCTIONS})
 """What there is of complex numbers, by the names of operations and functions."""

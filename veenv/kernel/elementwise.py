@@ -47,11 +47,8 @@ def entry(b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], *a
     if (of in COMPLEX or to in COMPLEX) and name not in _OF_COMPLEX:
         raise CannotFuseError(f"primitive {name!r} cannot be fused for complex numbers", name)
     scalars = Scalars(b, to, of, params)
-    return (
-        RULES[name](scalars, *args)
-        if name in RULES
-        else _same(facts(name).call or name)(scalars, *args)
-    )
+    rule = RULES.get(name) or _same(facts(name).call or name)
+    return rule(scalars, *args)
 
 
 def _entries(

@@ -1,9 +1,8 @@
 """Functions that the compiler of kernels for TPUs lacks, made of those that it has.
 
-Errors are against float64, or against 40 digits for float64, where additions, products and the
-functions used are correctly rounded; an accelerator's own functions may add to them. Polynomials
-are in Chebyshev's form: their coefficients are computed from SciPy's functions when they are first
-needed.
+Errors are of float32, as a TPU has no float64, where additions, products and the functions used are
+correctly rounded; an accelerator's own functions may add to them. Polynomials are in Chebyshev's
+form: their coefficients are computed from SciPy's functions when they are first needed.
 """
 
 from __future__ import annotations
@@ -25,31 +24,30 @@ COSINE = (0.04166665451577973, -0.0013887646771959163, 2.44628986297009e-05)
 """Those of ``(cos(r) - 1 + r²/2) / r⁴``."""
 QUICK = 1000.0
 """The largest size of an argument of `sine_and_cosine`: multiples of its parts of π/2 are exact."""
+_VANISHED = 2.0**13
+"""From where on 1 is nothing beside a square."""
 
 
 @functools.cache
-def _coefficients(name: str, degree: int) -> tuple[float, ...]:
-    """Chebyshev coefficients of a function on [-1, 1]."""
+def _coefficients(name: str) -> list[float]:
+    """Chebyshev coefficients of a function on [-1, 1]; further ones are below rounding errors."""
     from scipy import special
 
     functions = {
         # W. Shepherd and J. Laframboise 1981, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x"
         "erfcx": lambda t: (1 + 7.5 * (1 + t) / (1 - t)) * special.erfcx(3.75 * (1 + t) / (1 - t)),
-        "erf": lambda t: special.erf(np.sqrt((1 + t) / 2)) / np.sqrt((1 + t) / 2),
         "lgamma": lambda t: special.gammaln(2 + t) / ((1 + t) * t),
     }
-    return tuple(chebyshev.chebinterpolate(functions[name], degree).tolist())
+    return chebyshev.chebinterpolate(functions[name], 15).tolist()
 
 
 def _chebyshev(name: str, t: Any) -> Any:
     """A function of `_coefficients` by Clenshaw's recurrence."""
-    # so many that the next ones are below the rounding errors
-    degrees = {"erfcx": (15, 31), "erf": (9, 19), "lgamma": (15, 31)}
-    first, *others = _coefficients(name, degrees[name][t.dtype == jnp.float64])
+    first, *others = _coefficients(name)
     one = two = jnp.zeros_like(t)
     for c in reversed(others):
-        one, two = 2 * t * one - two + t.dtype.type(c), one
-    return t * one - two + t.dtype.type(first)
+        one, two = 2 * t * one - two + np.float32(c), one
+    return t * one - two + np.float32(first)
 
 
 def sine_and_cosine(x: Any) -> tuple[Any, Any]:
@@ -85,10 +83,9 @@ def _with_sign(x: Any, sign: Any) -> Any:
 
 def expm1(x: Any) -> Any:
     """Below 4 units in the last place."""
-    terms = 18 if x.dtype == jnp.float64 else 10
     series = jnp.zeros_like(x)
-    for k in range(terms, 0, -1):
-        series = (series * x + 1) / k if k == 1 else (series * x + 1) * x.dtype.type(1 / k)
+    for k in range(10, 0, -1):
+        series = (series * x + 1) * np.float32(1 / k)
     return jnp.where(jnp.abs(x) < 0.5, series * x, jnp.exp(x) - 1)
 
 
@@ -123,18 +120,18 @@ def atan(x: Any) -> Any:
 def asinh(x: Any) -> Any:
     """Below 6 units in the last place."""
     a = jnp.abs(x)
-    large = a > _where_ones_vanish(x)
+    large = a > _VANISHED
     b = jnp.where(large, 0, a)
     near = jnp.log1p(b + b * b / (1 + jnp.sqrt(1 + b * b)))
-    return _signed(x, jnp.where(large, jnp.log(a) + x.dtype.type(math.log(2)), near))
+    return _signed(x, jnp.where(large, jnp.log(a) + np.float32(math.log(2)), near))
 
 
 def acosh(x: Any) -> Any:
     """Below 6 units in the last place; NaN below 1."""
-    large = x > _where_ones_vanish(x)
+    large = x > _VANISHED
     t = jnp.where(large, 0, x - 1)
     near = jnp.log1p(t + jnp.sqrt(t * (t + 2)))
-    found = jnp.where(large, jnp.log(x) + x.dtype.type(math.log(2)), near)
+    found = jnp.where(large, jnp.log(x) + np.float32(math.log(2)), near)
     return jnp.where(x < 1, jnp.nan, found)
 
 
@@ -152,37 +149,26 @@ def cbrt(x: Any) -> Any:
     return _signed(x, jnp.where((a == 0) | (a == jnp.inf), a, found))
 
 
-def erf(x: Any) -> Any:
-    """Below 4 units in the last place (float32) or 10."""
-    a = jnp.abs(x)
-    near = x * _chebyshev("erf", 2 * jnp.minimum(a, 1) ** 2 - 1)
-    return jnp.where(a < 1, near, _signed(x, 1 - _erfc_of_positive(a)))
-
-
 def erfc(x: Any) -> Any:
-    """Below 4 units in the last place (float32) or 20, where the result is a normal number."""
-    far = _erfc_of_positive(jnp.abs(x))
-    return jnp.where(jnp.abs(x) < 0.5, 1 - erf(x), jnp.where(x < 0, 2 - far, far))
-
-
-def _erfc_of_positive(x: Any) -> Any:
-    small = jnp.minimum(x, 40)
-    t = (small - x.dtype.type(3.75)) / (small + x.dtype.type(3.75))
+    """Below 4 units in the last place, where the result is a normal number."""
+    size = jnp.abs(x)
+    small = jnp.minimum(size, 40)
+    t = (small - 3.75) / (small + 3.75)
     # exp(-x²) of a square that is rounded would lose what the square is large by
-    scale = x.dtype.type(2.0 ** (8 if x.dtype == jnp.float32 else 20))
-    high = jnp.floor(small * scale) / scale
+    high = jnp.floor(small * 256) / 256
     scaled = jnp.exp(-high * high) * _chebyshev("erfcx", t) / (1 + 2 * small)
-    return jnp.where(x != x, x, scaled * jnp.exp((high - small) * (high + small)))
+    far = jnp.where(x != x, x, scaled * jnp.exp((high - small) * (high + small)))
+    return jnp.where(size < 0.5, 1 - lax.erf(x), jnp.where(x < 0, 2 - far, far))
 
 
 def lgamma(x: Any) -> Any:
-    """Below 2e-6 (float32) or 2e-14 of the larger of 1 and the result."""
+    """Below 2e-6 of the larger of 1 and the result."""
     reflected = x < 0.5
     z = jnp.where(reflected, 1 - x, x)
     found = jnp.where(z < 8, _lgamma_to_eight(jnp.minimum(z, 8)), _stirling(jnp.maximum(z, 8)))
     part = jnp.abs(x) - jnp.floor(jnp.abs(x))
-    sine = jnp.sin(x.dtype.type(math.pi) * jnp.minimum(part, 1 - part))
-    other = x.dtype.type(math.log(math.pi)) - jnp.log(sine) - found
+    sine = jnp.sin(np.float32(math.pi) * jnp.minimum(part, 1 - part))
+    other = np.float32(math.log(math.pi)) - jnp.log(sine) - found
     return jnp.where(jnp.isinf(x), jnp.inf, jnp.where(reflected, other, found))
 
 
@@ -203,18 +189,12 @@ def _stirling(z: Any) -> Any:
     r = 1 / (z * z)
     series = jnp.zeros_like(z)
     for c in (-1 / 360360 * 691, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12):
-        series = series * r + z.dtype.type(c)
-    constant = z.dtype.type(math.log(2 * math.pi) / 2)
-    return (z - z.dtype.type(0.5)) * jnp.log(z) - z + constant + series / z
+        series = series * r + np.float32(c)
+    return (z - 0.5) * jnp.log(z) - z + np.float32(math.log(2 * math.pi) / 2) + series / z
 
 
 def _signed(x: Any, magnitude: Any) -> Any:
     return jnp.where(x < 0, -magnitude, jnp.where(x == 0, x, magnitude))
-
-
-def _where_ones_vanish(x: Any) -> Any:
-    """From where on 1 is nothing beside a square."""
-    return x.dtype.type(2.0 ** (jnp.finfo(x.dtype).nmant // 2 + 2))
 
 
 _ALL = (expm1, sinh, cosh, asin, acos, atan, asinh, acosh, atanh, cbrt, erfc, lgamma)

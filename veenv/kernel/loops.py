@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,13 +26,16 @@ Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids
 
 def array_of(b: Builder, aval: Any, parts: Iterator[int]) -> Ids:
     """The array whose `reals` come next."""
-    shape, is_complex = aval.shape, dtype_name(aval.dtype) in PAIRS
-    size = int(np.prod(shape))
-    found = [
-        complex_numbers.pair(b, next(parts), next(parts)) if is_complex else next(parts)
-        for _ in range(size)
-    ]
-    return np.array(found, np.int64).reshape(shape)
+    is_complex = dtype_name(aval.dtype) in PAIRS
+    found = itertools.islice(parts, math.prod(aval.shape) << is_complex)
+    return _joined(b, [*found], aval.shape, is_complex)
+
+
+def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: bool) -> Ids:
+    if is_complex:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [complex_numbers.pair(b, *pair) for pair in pairs]
+    return np.array(parts, np.int64).reshape(shape)
 
 
 class _Body:
@@ -65,18 +70,12 @@ class _Body:
 
         `same` are carries that stay what they are, with their numbers outside.
         """
-        ops, used = self.inner.ops, bytearray(len(self.inner.ops))
-        for i in results:
-            used[i] = 1
-        for i in range(len(ops) - 1, -1, -1):
-            if used[i]:
-                for a in ops[i].args:
-                    used[a] = 1
-        self.used, self._same, self._fixed = used, same, bytearray(len(ops))
+        ops = self.inner.ops
+        self.used, self._same, self._fixed = steps.needed(ops, results), same, bytearray(len(ops))
         for i, op in enumerate(ops):
             known = op.name in ("const", _OUTER) or i in same
             args = bool(op.args) and all(self._fixed[a] for a in op.args)
-            self._fixed[i] = used[i] and (known or args)
+            self._fixed[i] = i in self.used and (known or args)
 
     def outside(self, i: int) -> int | None:
         """The number outside of what is the same in all steps, moved there; None for others."""
@@ -126,7 +125,7 @@ class _Body:
             self._number[i] = self._add(Op("input", ops[i].dtype, (), attr))
             self._entries.update((a, (k, e)) for e, a in enumerate(entries))
         for i, op in enumerate(ops):
-            if self.used[i] and not self._fixed[i] and not self._is_given(i):
+            if i in self.used and not self._fixed[i] and not self._is_given(i):
                 args = tuple(self._inside(a, first, leaves) for a in op.args)
                 self._number[i] = self._add(op._replace(args=args))
         places = tuple((self._inside(i, first, leaves),) for i in results)
@@ -390,11 +389,8 @@ def _entries(
 
 def _as_given(body: _Body, like: Ids, parts: Sequence[int]) -> Ids:
     """Operations inside in the shape, and as complex numbers, as those outside are."""
-    values = list(parts)
-    if like.size and body.outer.ops[int(like.flat[0])].dtype in PAIRS:
-        pairs = zip(values[::2], values[1::2], strict=True)
-        values = [complex_numbers.pair(body.inner, *pair) for pair in pairs]
-    return np.array(values, np.int64).reshape(like.shape)
+    is_complex = like.size > 0 and body.outer.ops[int(like.flat[0])].dtype in PAIRS
+    return _joined(body.inner, parts, like.shape, is_complex)
 
 
 def _arrays(b: Builder, avals: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
@@ -408,13 +404,7 @@ def _stacked(
     """Stacked results, given the steps of each number that a step stacks."""
     rest, found = iter(columns), []
     for every in avals:
-        aval = every.update(shape=every.shape[1:])
-        count = int(np.prod(aval.shape))
-        if dtype_name(aval.dtype) in PAIRS:
-            rows = [next(rest) for _ in range(2 * count)]
-            steps = [array_of(b, aval, iter([row[t] for row in rows])) for t in range(length)]
-            found.append(np.stack(steps))
-        else:
-            rows = np.array([next(rest) for _ in range(count)], np.int64)
-            found.append(rows.reshape(count, length).T.reshape(length, *aval.shape))
+        count = math.prod(every.shape[1:]) << (dtype_name(every.dtype) in PAIRS)
+        rows = np.array([*itertools.islice(rest, count)], np.int64).reshape(count, length)
+        found.append(array_of(b, every, iter(rows.T.ravel().tolist())))
     return found

@@ -23,7 +23,6 @@ from veenv.kernel import expansions
 from veenv.kernel.pallas_arrays import (
     Path,
     View,
-    is_stacked,
     memory_of,
     move,
     of_memory,
@@ -31,7 +30,7 @@ from veenv.kernel.pallas_arrays import (
 )
 from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
-from veenv.kernel.writes import in_place, replacing
+from veenv.kernel.writes import in_place, is_stacked, replacing
 from veenv.rules.operations import OPERATIONS
 
 
@@ -340,7 +339,7 @@ class PallasKernel:
             compiler_params=tpu.CompilerParams(vmem_limit_bytes=min(needed, _MOST)),
         )(*columns)
         return [
-            _taken_back(y, leaf, block)[:batch].astype(leaf.dtype)
+            Tiling.of(leaf).taken_back(y, leaf.shape)[:batch].astype(leaf.dtype)
             for y, leaf in zip(results, written, strict=False)
         ]
 
@@ -410,10 +409,6 @@ def _column(x: jax.Array, leaf: Leaf, batch: int, block: Sequence[int]) -> jax.A
     behind = ((0, -batch % prod(block)), *((0, 0) for _ in leaf.shape))
     x = jnp.pad(x, behind, mode="edge")
     return Tiling.of(leaf).laid_out(x, block[1])
-
-
-def _taken_back(x: jax.Array, leaf: Leaf, block: Sequence[int]) -> jax.Array:
-    return Tiling.of(leaf).taken_back(x, leaf.shape)
 
 
 def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:

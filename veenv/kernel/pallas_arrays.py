@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from veenv.kernel.program import Leaf, Op, ScalarProgram, Strided
-from veenv.kernel.writes import entries, in_place, replacing
+from veenv.kernel.writes import owned
 
 Path = tuple[int, ...]
 """Where an operation is: its position, after those of the loops that it is in."""
@@ -53,21 +53,11 @@ def _arrays(
     program: ScalarProgram, path: Path, carries: int = 0
 ) -> Iterator[tuple[Path, ScalarProgram, Op, Leaf]]:
     """The arrays that are not another's memory, with the program that each is in."""
-    written = in_place(program, carries)
+    for (k, c), leaf in owned(program, carries):
+        yield (*path, k) if c is None else (*path, k, ~c), program, program.ops[k], leaf
     for k, op in enumerate(program.ops):
-        for c in replacing(op):
-            if (k, c) not in written:
-                leaf = Leaf((entries(program, op.args[c]),), program.ops[op.args[c]].dtype)
-                yield (*path, k, ~c), program, op, leaf
         if op.name == "loop":
             yield from _arrays(op.attr.body, (*path, k), op.attr.carries)
-        elif op.name == "array" or is_stacked(program, op):
-            yield (*path, k), program, op, Leaf((entries(program, k),), op.dtype)
-
-
-def is_stacked(program: ScalarProgram, op: Op) -> bool:
-    """Whether an operation is the array of what a loop stacks."""
-    return op.name == "part" and op.attr >= program.ops[op.args[0]].attr.carries
 
 
 def move(source: View, target: View, mask: Any = None) -> None:

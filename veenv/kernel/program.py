@@ -39,15 +39,17 @@ import hashlib
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from veenv.rules.operations import OPERATIONS, SHARED, weight
 
+T = TypeVar("T")
 FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -78,6 +80,19 @@ def dtype_name(dtype: Any) -> str:
     """
     name = getattr(dtype, "name", str(dtype))
     return "float32" if name in NARROW else name
+
+
+def remembered(fun: Callable[[ScalarProgram], T]) -> Callable[[ScalarProgram], T]:
+    """`fun`, computed once for each program that is alive."""
+    known: WeakKeyDictionary[ScalarProgram, T] = WeakKeyDictionary()
+
+    @functools.wraps(fun)
+    def found(program: ScalarProgram) -> T:
+        if program not in known:
+            known[program] = fun(program)
+        return known[program]
+
+    return found
 
 
 class CannotFuseError(ValueError):

@@ -62,11 +62,11 @@ def tables(
     """
     ahead = {i: after for i, (_, after) in carried.items()}
     flags, alone = by_number(ops, ahead, columns, b)
-    used = _needed(ops, [i for i in results if not flags[i]])
-    needed = {a for i in used if not flags[i] for a in ops[i].args}
-    wanted = {i for i in (*needed, *results) if flags[i] and ops[i].name != "const"}
-    wanted -= {ahead[i] for i in alone} - needed
-    computed = sorted(_needed(ops, [*wanted, *(ahead[i] for i in alone)]))
+    used = needed(ops, [i for i in results if not flags[i]])
+    read = {a for i in used if not flags[i] for a in ops[i].args}
+    wanted = {i for i in (*read, *results) if flags[i] and ops[i].name != "const"}
+    wanted -= {ahead[i] for i in alone} - read
+    computed = sorted(needed(ops, [*wanted, *(ahead[i] for i in alone)]))
     saved = sum(weight(ops[i].name, ops[i].attr) for i in computed if ops[i].args)
     # a number that is read from a table takes as long as a multiplication
     if saved <= len(wanted) or len(computed) * len(order) > _MOST:
@@ -102,7 +102,7 @@ def divided_by(ops: list[Op], i: int, entries: list[int], b: Builder) -> list[in
     return inverse
 
 
-def _needed(ops: Sequence[Op], roots: Sequence[int]) -> set[int]:
+def needed(ops: Sequence[Op], roots: Sequence[int]) -> set[int]:
     """Operations that others need, with these."""
     found, waiting = set[int](), list(roots)
     while waiting:

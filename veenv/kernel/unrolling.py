@@ -54,17 +54,14 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
         first = lengths.matvec + lengths.vecmat
         right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
         return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
-    body = _compat.inlinable(eqn)
-    if body is None:
-        body = formulas.body_of(eqn)
-    if body is None:
-        body = _compat.formula(eqn)
-    if body is None:
-        body = _compat.call_body(eqn.primitive.name, eqn.params)
-    if body is None:
-        body = meaning_of(eqn)
+    makers = _compat.inlinable, formulas.body_of, _compat.formula, _called, meaning_of
+    body = next((body for make in makers if (body := make(eqn)) is not None), None)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
     return (body, range(len(eqn.invars))) if known else None
+
+
+def _called(eqn: Any) -> Any:
+    return _compat.call_body(eqn.primitive.name, eqn.params)
 
 
 def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
@@ -336,17 +333,10 @@ class _Unroller:
         _, consts, carry, stacks = loop.split(ins)
         length, sizes, refused = len(loop.turns), list[int](), None
         if length > 1:
-            inside = self._inside(loop.body, consts)
+            inside, avals = self._inside(loop.body, consts), walk.out_avals(eqn)
+            given = inside, carry, stacks, loop.turns, avals
             try:
-                found = loops.scan(
-                    self.builder,
-                    inside,
-                    carry,
-                    stacks,
-                    loop.turns,
-                    walk.out_avals(eqn),
-                    self._limit,
-                )
+                found = loops.scan(self.builder, *given, self._limit)
                 if found is not None:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled

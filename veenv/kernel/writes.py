@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from veenv.kernel.program import Op, ScalarProgram
+from veenv.kernel.program import Leaf, Op, ScalarProgram
 
 _LAZY = frozenset({"view", "entry"})
 """What is read where it is needed."""
+Place = tuple[int, int | None]
+"""An array: the operation that it is, or one that writes in a copy of which of its arguments."""
 
 
 def replacing(op: Op) -> Sequence[int]:
@@ -29,6 +31,23 @@ def entries(program: ScalarProgram, i: int) -> int:
     if name == "part":
         return ops[args[0]].attr.entries(attr)
     return attr[2] if name == "view" else len(args)
+
+
+def is_stacked(program: ScalarProgram, op: Op) -> bool:
+    """Whether an operation is the array of what a loop stacks."""
+    return op.name == "part" and op.attr >= program.ops[op.args[0]].attr.carries
+
+
+def owned(program: ScalarProgram, carries: int = 0) -> Iterator[tuple[Place, Leaf]]:
+    """The arrays that are not another's memory; those of bodies of loops are not among them."""
+    written = in_place(program, carries)
+    for position, op in enumerate(program.ops):
+        for k in replacing(op):
+            if (position, k) not in written:
+                a = op.args[k]
+                yield (position, k), Leaf((entries(program, a),), program.ops[a].dtype)
+        if op.name == "array" or is_stacked(program, op):
+            yield (position, None), Leaf((entries(program, position),), op.dtype)
 
 
 def in_place(program: ScalarProgram, carries: int = 0) -> frozenset[tuple[int, int]]:

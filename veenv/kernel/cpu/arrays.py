@@ -10,7 +10,7 @@ import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
 from veenv.kernel.program import Loop, ScalarProgram, Strided
-from veenv.kernel.writes import entries, in_place, replacing
+from veenv.kernel.writes import Place, owned
 
 ALIGNED = 64
 """Bytes of a cache line, at whose start each kept value and array begins."""
@@ -46,39 +46,24 @@ def _number(value: np.generic) -> str:
     return str(int(value)) if value.dtype == np.bool_ else literal(value)
 
 
-Place = int | tuple[int, int]
-"""An operation, or a loop and the number of an array that it carries."""
-
-
 def memory(
     program: ScalarProgram, lanes: int, base: int = 0, loop: Loop | None = None
-) -> tuple[Mapping[Place, int], int]:
+) -> tuple[Mapping[Place | int, int], int]:
     """Where in memory each array is, and the memory of the body of each loop; then the end of all.
 
     `base` is what there is before, in bytes; `loop` is that whose body the program is.
     """
-    places: dict[Place, int] = {}
-    written = in_place(program, loop.carries if loop else 0)
-
-    def take(place: Place, size: int, dtype: str) -> None:
-        nonlocal base
-        places[place] = base
-        base += -(-size * lanes * np.dtype(dtype).itemsize // ALIGNED) * ALIGNED
-
+    places: dict[Place | int, int] = {}
+    arrays = [*owned(program, loop.carries if loop else 0)]
+    if loop is None:
+        given = ((k, op) for k, op in enumerate(program.ops) if op.name == "input")
+        arrays += [((k, None), program.inputs[op.attr[0]]) for k, op in given if op.attr[1] is None]
+    for place, leaf in arrays:
+        if place[1] is not None or table(program, place[0]) is None:
+            places[place] = base
+            base += -(-leaf.size * lanes * np.dtype(leaf.dtype).itemsize // ALIGNED) * ALIGNED
     for position, op in enumerate(program.ops):
-        if op.name == "array" and table(program, position) is None:
-            take(position, len(op.args), op.dtype)
-        elif op.name == "input" and op.attr[1] is None and loop is None:
-            take(position, program.inputs[op.attr[0]].size, op.dtype)
-        elif op.name == "part" and op.attr >= program.ops[op.args[0]].attr.carries:
-            take(position, program.ops[op.args[0]].attr.length, op.dtype)
-        elif op.name == "write" and (position, 0) not in written:
-            take(position, entries(program, position), op.dtype)
-        elif op.name == "loop":
-            for k in replacing(op):
-                if (position, k) not in written:
-                    leaf = op.attr.body.inputs[k]
-                    take((position, k), leaf.size, leaf.dtype)
+        if op.name == "loop":
             places[position] = base
             base = memory(op.attr.body, lanes, base, op.attr)[1]
     return places, base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -125,7 +126,7 @@ class Instructions(Emitter):
         if constant is not None:
             self.declare(*constant)
             return Stored(constant[0], op.dtype, shared=True)
-        return Stored("%kept", op.dtype, scope.places[i])
+        return Stored("%kept", op.dtype, scope.places[i, 0 if op.name == "write" else None])
 
     def carried(self, loop: int, k: int) -> Stored:
         """Where an array is that a loop carries."""
@@ -163,21 +164,23 @@ class Instructions(Emitter):
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
         """Writes an entry of an array."""
-        kind = f"<{self.lanes} x {memory_element(array.dtype)}>"
-        value, place = self.to_memory(array.dtype, value), self._address(array, index)
+        self._store(array, index, self.to_memory(array.dtype, value))
+
+    def _store(self, array: Stored, index: str | int, value: str) -> None:
+        """The same, of a vector as memory has it."""
+        kind, place = f"<{self.lanes} x {memory_element(array.dtype)}>", self._address(array, index)
         self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
 
     def copy(self, source: Stored, target: Stored, count: int, mask: str | None = None) -> None:
         """Copies the entries of an array, in the lanes of a mask."""
 
-        def step(k: str, _: list[str]) -> list[str]:
+        def step(k: str) -> None:
             value = self.load(source, k)
             if mask is not None:
                 value = self.select(self.vector(source.dtype), mask, value, self.load(target, k))
             self.put(target, k, value)
-            return []
 
-        self.repeat(count, [], [], step)
+        self.each(count, step)
 
     def _write(self, position: int, op: Op) -> None:
         """Writes an entry of an array at a place that is computed, where the loop goes on."""
@@ -217,17 +220,8 @@ class Instructions(Emitter):
                 for e in range(k, k + count):
                     self.put(array, e, value)
             else:
-                self._fill_equal(array.view(k, 1), count, value)
+                self.each(count, functools.partial(self.put, array.view(k, 1), value=value))
             k += count
-
-    def _fill_equal(self, array: Stored, count: int, value: str) -> None:
-        """Stores the same number in all entries."""
-
-        def step(k: str, _: list[str]) -> list[str]:
-            self.put(array, k, value)
-            return []
-
-        self.repeat(count, [], [], step)
 
     def _unweave(self, position: int, op: Op) -> None:
         """Stores a vector for each entry of an input leaf."""
@@ -239,22 +233,17 @@ class Instructions(Emitter):
             return
         last = leaf.size - self.lanes
 
-        def square(step: str, _: list[str]) -> list[str]:
+        def square(step: str) -> None:
             first = self.emit(f"mul i64 {step}, {self.lanes}")
             over = self.emit(f"icmp sgt i64 {first}, {last}")
             first = self.emit(f"select i1 {over}, i64 {last}, i64 {first}")
             values = self.leaves.square(start, leaf, first)
-            at = self._address(array, first)
+            row = Stored(self._address(array, first), leaf.dtype)
             for k, value in enumerate(values):
-                place = self.emit(f"getelementptr i8, ptr {at}, i64 {k * array.width(self.lanes)}")
-                kind = f"<{self.lanes} x {memory_element(leaf.dtype)}>"
-                self.lines.append(
-                    f"store {kind} {value}, ptr {place}, align {self._alignment(array)}"
-                )
-            return []
+                self._store(row, k, value)
 
         start = self.leaves.start(number)
-        self.repeat(-(-leaf.size // self.lanes), [], [], square)
+        self.each(-(-leaf.size // self.lanes), square)
 
     def _read(self, op: Op) -> str:
         """The entry of an array at a place that is computed."""

@@ -206,6 +206,10 @@ class Emitter:
         self._begin(f"end_{label}", f"br i1 {more}, label %{label}, label %end_{label}")
         return ahead
 
+    def each(self, count: int, do: Callable[[str], None]) -> None:
+        """Does something with the number, an i64, of each of so many steps."""
+        self.repeat(count, [], [], lambda number, _: do(number) or [])
+
     def repeat_while(
         self,
         kinds: Sequence[str],

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from veenv.kernel.cpu.arrays import Place, Stored, memory
+from veenv.kernel.cpu.arrays import Stored, memory
 from veenv.kernel.program import Loop, Op, ScalarProgram
-from veenv.kernel.writes import in_place, replacing
+from veenv.kernel.writes import Place, in_place, replacing
 
 
 def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
@@ -70,7 +70,7 @@ class Scope:
     def __init__(
         self,
         program: ScalarProgram,
-        places: Mapping[Place, int],
+        places: Mapping[Place | int, int],
         inputs: Sequence[str | Stored | Callable[[], str]] = (),
         mask: str | None = None,
         given: Sequence[bool] | None = None,

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from veenv.kernel.program import Leaf, ScalarProgram
+from veenv.kernel.program import Leaf, ScalarProgram, remembered
 
 _LARGE = 128  # entries from which on a leaf is written by values
 _CONSTANTS = 512  # entries from which on a leaf's constants are not written by the code
 _SHARE = 8
 """How many times as many entries such a leaf has as are computed: they are put there singly."""
 _NONE = np.zeros(0, np.int64)
-_KNOWN: WeakKeyDictionary[ScalarProgram, list[Written]] = WeakKeyDictionary()
-_WRITES: WeakKeyDictionary[ScalarProgram, dict[int, list[Write]]] = WeakKeyDictionary()
 
 
 class Written(NamedTuple):
@@ -58,26 +55,24 @@ class Write(NamedTuple):
     values: int = 1
 
 
+@remembered
 def written(program: ScalarProgram) -> list[Written]:
     """The output leaves that a kernel writes, in their order."""
-    if program not in _KNOWN:
-        _KNOWN[program] = [_written(program, k) for k in program.written()]
-    return _KNOWN[program]
+    return [_written(program, k) for k in program.written()]
 
 
+@remembered
 def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
     """For each operation the leaves, or values of leaves, that are known with it."""
-    if program not in _WRITES:
-        found: dict[int, list[Write]] = {}
-        for number, made in enumerate(written(program)):
-            if not made.by_value:
-                found.setdefault(max(made.ids), []).append(Write(number, made, None))
-                continue
-            for value, count in _runs(program, made.ids):
-                write = Write(number, made, value, count)
-                found.setdefault(made.ids[value], []).append(write)
-        _WRITES[program] = found
-    return _WRITES[program]
+    found: dict[int, list[Write]] = {}
+    for number, made in enumerate(written(program)):
+        if not made.by_value:
+            found.setdefault(max(made.ids), []).append(Write(number, made, None))
+            continue
+        for value, count in _runs(program, made.ids):
+            write = Write(number, made, value, count)
+            found.setdefault(made.ids[value], []).append(write)
+    return found
 
 
 def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.program import FREE, Op, ScalarProgram
+from veenv.kernel.program import FREE, Op, ScalarProgram, remembered
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""
@@ -21,7 +20,6 @@ _MOVED = 7  # what an entry counts as that is read, or written as it lies: it is
 _DIVISION = 6  # what a division counts as
 _SQUARE = 16  # entries of a leaf that are separated at once where all are
 _NEVER = np.iinfo(np.int64).max
-_KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -84,13 +82,6 @@ def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int
     return places
 
 
-def _lengths(program: ScalarProgram) -> np.ndarray:
-    """What each operation adds to the code, with what is read for it and written with it."""
-    if program not in _KNOWN:
-        _KNOWN[program] = _measured(program)
-    return _KNOWN[program]
-
-
 def _is_made(program: ScalarProgram, op: Op) -> bool:
     """Whether the result of an operation is a number that is computed, not one in memory."""
     if op.name == "part":
@@ -120,7 +111,9 @@ def body_size(body: ScalarProgram) -> int:
     return int(_own_lengths(body).sum()) + len(body.inputs) + len(body.results)
 
 
-def _measured(program: ScalarProgram) -> np.ndarray:
+@remembered
+def _lengths(program: ScalarProgram) -> np.ndarray:
+    """What each operation adds to the code, with what is read for it and written with it."""
     found = _own_lengths(program)
     unread = {k for k, op in enumerate(program.ops) if op.name == "input"}
     for k, op in enumerate(program.ops):
