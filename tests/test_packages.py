@@ -43,7 +43,7 @@ def blocked() -> set[str]:
     wanted = {_name(r) for extra in ("agents", "plots", "mctx", "dev", "clients")
               for r in PROJECT["optional-dependencies"][extra]}  # fmt: skip
     found = {EXTRAS.get(name, name.replace("-", "_")) for name in wanted - core - {"veenv"}}
-    assert {"optax", "orbax", "tyro", "tqdm", "equinox", "matplotlib"} <= found
+    assert {"distrax", "optax", "orbax", "tyro", "tqdm", "equinox", "matplotlib"} <= found
     return found
 
 

@@ -1,16 +1,35 @@
-"""The categorical distribution over vertices that gives illegal ones probability zero.
-
-A row without any legal action (an episode that is over) is uniform.
-"""
+"""Masked categorical distribution over vertices: the one place that knows distrax."""
 
 from __future__ import annotations
 
+import distrax
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 # Finite, so that a probability of zero makes no NaN in a gradient.
 MASKED_LOGIT = -1e9
+
+
+def masked_categorical(
+    logits: Float[Array, "*n A"], mask: Bool[Array, "*n A"]
+) -> distrax.Categorical:
+    """Categorical distribution that gives illegal actions probability zero.
+
+    A row without any legal action (an episode that is over) is uniform.
+
+    Args:
+      logits: unnormalised log-probabilities, float32 [..., A].
+      mask: True where an action is legal, bool [..., A].
+
+    Returns:
+      The distribution, of batch shape [...].
+
+    Examples:
+      >>> masked_categorical(jnp.zeros(3), jnp.array([True, True, False])).probs.tolist()
+      [0.5, 0.5, 0.0]
+    """
+    return distrax.Categorical(logits=jnp.where(mask, logits, MASKED_LOGIT))
 
 
 def sample(
@@ -76,6 +95,5 @@ def log_prob_and_entropy(
       >>> round(float(log_prob), 4), round(float(entropy), 4)  # -log 2 and log 2
       (-0.6931, 0.6931)
     """
-    log_probs = jax.nn.log_softmax(jnp.where(mask, logits, MASKED_LOGIT))
-    chosen = jnp.sum(log_probs * jax.nn.one_hot(action, logits.shape[-1]), axis=-1)
-    return chosen, -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    distribution = masked_categorical(logits, mask)
+    return jnp.asarray(distribution.log_prob(action)), jnp.asarray(distribution.entropy())
