@@ -87,6 +87,7 @@ def row(request):
     return request.param
 
 
+@pytest.mark.whole
 def test_the_verdict_holds(row):
     found = jacobians(row.function, row.point)
     rev, fwd, ours = found["jacrev"], found["jacfwd"], found["reverse"]
@@ -111,6 +112,7 @@ def test_the_verdict_holds(row):
 
 
 @pytest.mark.parametrize("row", thinned(rows(), 16), ids=lambda row: row.function)
+@pytest.mark.whole
 def test_other_orders_give_the_same(row):
     makers = {order: (lambda f, order=order: veenv.jacve(f, order)) for order in OTHER_ORDERS}
     ours = jacobians(row.function, row.point)["reverse"]
@@ -119,6 +121,7 @@ def test_other_orders_give_the_same(row):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the page shows what the newest JAX gives")
+@pytest.mark.whole
 def test_the_table_shows_what_is_computed(row):
     found = jacobians(row.function, row.point)
     assert row.jacrev == text(found["jacrev"])

@@ -104,7 +104,7 @@ def test_weak_types_are_those_of_jacrev(name, arg):
         expected = weak(jax.jacrev(fun)(arg))
         for order in ("forward", "reverse"):
             assert weak(jacve(fun, order)(arg)) == expected
-            assert weak(jax.jit(jacve(fun, order))(arg)) == expected
+            assert weak(jax.eval_shape(jacve(fun, order), arg)) == expected
         value, jacobian = value_and_jacve(fun)(arg)
         assert weak(jacobian) == expected
         assert weak(value) == weak(jax.jit(fun)(arg))
