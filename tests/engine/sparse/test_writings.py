@@ -9,6 +9,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import quick_jit
+from tests.sampling import spared
 from veenv.engine import points
 from veenv.engine.parts import with_points
 from veenv.graph.program import trace
@@ -106,12 +107,16 @@ def check(fun, x, *, most: int, blocks: int):
 
 @pytest.mark.parametrize(
     ("node", "edge"),
-    [
-        (by_vmap, by_vmap),
+    spared(
+        [
+            (by_vmap, by_vmap),
+            (by_trailing_axes, by_inner_axes),
+            (by_map, by_trailing_axes),
+            (by_vmap, by_map),
+        ],
         (by_trailing_axes, by_inner_axes),
-        (by_map, by_trailing_axes),
         (by_vmap, by_map),
-    ],
+    ),
 )
 def test_logarithms_of_poses_in_two_stages(node, edge):
     check(*poses(node, edge), most=60, blocks=2)
@@ -171,7 +176,7 @@ def by_sum(u, x):
     return sum(stress_of(jnp.asarray(dn), u, x) for dn in INSIDE)
 
 
-@pytest.mark.parametrize("forces", [by_points_inside, by_sum])
+@pytest.mark.parametrize("forces", spared([by_points_inside, by_sum], by_sum))
 def test_forces_of_bricks(forces):
     check(*bricks(forces), most=60, blocks=1)
 
