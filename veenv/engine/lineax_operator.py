@@ -19,6 +19,8 @@ from veenv.engine.sparse.solving import blocks, kind
 
 _LARGEST_DENSE = 256
 """Unknowns of a system whose dense factors cost less than calls of the host."""
+Like = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]
+"""Of a pytree its structure and the shapes and dtypes of its leaves, hashable."""
 
 
 class SparseOperator(lx.AbstractLinearOperator):
@@ -31,8 +33,8 @@ class SparseOperator(lx.AbstractLinearOperator):
     """
 
     matrix: SparseTensor
-    out_like: Any = eqx.field(static=True)
-    in_like: Any = eqx.field(static=True)
+    out_like: Like = eqx.field(static=True)
+    in_like: Like = eqx.field(static=True)
 
     def mv(self, vector: Any) -> Any:
         """The matrix times a vector of `in_structure`'s."""
@@ -49,11 +51,11 @@ class SparseOperator(lx.AbstractLinearOperator):
 
     def in_structure(self) -> Any:
         """Shapes and dtypes of the argument."""
-        return _struct(self.in_like)
+        return jax.tree.unflatten(*self.in_like)
 
     def out_structure(self) -> Any:
         """Shapes and dtypes of the result."""
-        return _struct(self.out_like)
+        return jax.tree.unflatten(*self.out_like)
 
 
 class Solvable(eqx.Module):
@@ -123,7 +125,7 @@ def operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
         return ravel_pytree(fun(unravel(flat)))[0]
 
     matrix = jacve(raveled, sparse_representation=True)(flat)
-    found = SparseOperator(matrix, _like(jax.eval_shape(fun, x)), _like(x))
+    found = SparseOperator(matrix, _like(fun, x), _like(lambda x: x, x))
     return lx.TaggedLinearOperator(found, tags) if tags else found
 
 
@@ -139,35 +141,14 @@ def as_sparse(op: Any) -> SparseOperator:
     return operator(op.mv, zeros)
 
 
-class _Like:
-    """Shapes and dtypes of a pytree, hashable."""
-
-    def __init__(self, tree: Any):
-        leaves, self.tree = jax.tree.flatten(tree)
-        self.leaves = tuple((tuple(jnp.shape(x)), jnp.dtype(x.dtype)) for x in leaves)
-
-    def __hash__(self) -> int:
-        return hash((self.tree, self.leaves))
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _Like)
-        return same and (self.tree, self.leaves) == (other.tree, other.leaves)
+def _like(fun: Callable[..., Any], *args: Any) -> Like:
+    """Shapes and dtypes of what a function gives."""
+    leaves, tree = jax.tree.flatten(jax.eval_shape(fun, *args))
+    return tree, tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves)
 
 
-def _like(tree: Any) -> _Like:
-    return _Like(jax.tree.map(jnp.asarray, tree) if not _abstract(tree) else tree)
-
-
-def _abstract(tree: Any) -> bool:
-    return any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(tree))
-
-
-def _struct(like: _Like) -> Any:
-    return jax.tree.unflatten(like.tree, [jax.ShapeDtypeStruct(s, d) for s, d in like.leaves])
-
-
-def _unravelled(like: _Like, flat: Array) -> Any:
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), _struct(like))
+def _unravelled(like: Like, flat: Array) -> Any:
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.tree.unflatten(*like))
     return ravel_pytree(zeros)[1](flat)
 
 

@@ -13,7 +13,7 @@ Every size may be larger than the graph needs, so that graphs of different tasks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -161,18 +161,8 @@ class Spec:
         if len({s.additions for s in specs}) > 1:
             raise ValueError("a common spec needs one cost model: additions count in some only")
         scalar = all(s.scalar for s in specs)
-        return cls(
-            max(s.num_inputs for s in specs),
-            max(s.num_actions for s in specs),
-            max(s.num_outputs for s in specs),
-            scalar,
-            scalar and any(s.unit_edges for s in specs),
-            max(s.rank for s in specs),
-            any(s.links for s in specs),
-            specs[0].additions,
-            any(s.precedence for s in specs),
-            any(s.wide for s in specs),
-        )
+        most = {f.name: max(getattr(s, f.name) for s in specs) for f in fields(cls)}
+        return cls(**most | {"scalar": scalar, "unit_edges": scalar and most["unit_edges"]})
 
     def padded(
         self,

@@ -283,12 +283,9 @@ def _argnums(
 ) -> tuple[int, ...]:
     """The arguments to differentiate by, checked."""
     if argnums is None:
-        floats = [
-            all(jnp.issubdtype(x.dtype, jnp.floating) for x in leaves)
-            for leaves in map(jax.tree.leaves, point)
-        ]
-        wanted = tuple(k for k, leaves in enumerate(map(jax.tree.leaves, point)) if leaves)
-        wanted = tuple(k for k in wanted if floats[k])
+        floats = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
+        each = enumerate(map(jax.tree.leaves, point))
+        wanted = tuple(k for k, leaves in each if leaves and all(map(floats, leaves)))
         if not wanted:
             raise ValueError(f"{text} has no argument of floating-point numbers to derive by")
         return wanted
