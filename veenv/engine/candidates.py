@@ -362,7 +362,7 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
     partial may be infinite where values are finite. What custom rules compute is not looked into
     any closer: all of it has to be total.
     """
-    infinite, computed, tame = set[int](), False, True
+    infinite, computed, finite = set[int](), False, True
     for number, used in enumerate(lin.elementals):
         if not used:
             continue
@@ -374,7 +374,7 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
             if not total:
                 return True
         pole = facts(name).partials == "poles" or (name == "pow" and not bounds.is_root(equation))
-        tame = tame and (total or (pole and not bounds.is_almost_zero(equation)))
+        finite = finite and (total or (pole and not bounds.is_almost_zero(equation)))
         if not reverse and facts(name).selects:
             computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
             masked = []
@@ -382,7 +382,7 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
             return True
         if facts(name).partials != "defined":
             infinite.update(e.target for e in used if not total or e.source in infinite)
-    return computed and not tame
+    return computed and not finite
 
 
 def _masks(lin: Linearisation) -> bool:

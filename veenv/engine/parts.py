@@ -97,15 +97,15 @@ class _Search:
 
     def parts(self) -> list[Points]:
         """The parts; of those that make masks the ones that no infinity can meet behind them."""
-        return [part for part in self._every() if not (part.shuts and self._wild_behind(part))]
+        return [part for part in self._every() if not (part.shuts and self._meets_infinity(part))]
 
-    def _wild_behind(self, part: Points) -> bool:
+    def _meets_infinity(self, part: Points) -> bool:
         """Whether the partial of an equation may be infinite that needs results of a part."""
         equations = self._program.equations
         inside = {id(line.equation) for line in part.lines}
         found = walk.dependent(equations, (part.results[k][0] for k in part.smooth))
         return any(
-            id(e) not in inside and not _is_tame(e) and not found.isdisjoint(walk.operands(e))
+            id(e) not in inside and not _is_finite(e) and not found.isdisjoint(walk.operands(e))
             for e in equations
         )
 
@@ -223,7 +223,7 @@ def _makes_pivots(e: Equation) -> bool:
     return found and not all(map(is_differentiable, e.out_avals))
 
 
-def _is_tame(e: Equation) -> bool:
+def _is_finite(e: Equation) -> bool:
     """Whether its partials are finite at finite operands."""
     known = facts(e.primitive.name)
     return known.partials == "finite" or known.form in ("take", "put", "move", "same")

@@ -50,7 +50,7 @@ def supported(
 ) -> Indexed | None:
     """A partial as entries at the places where it can have any; None if unknown or too many.
 
-    Dear operators that are evaluated may not exceed the passes of the program's own modes.
+    Expensive operators that are evaluated may not exceed the passes of the program's own modes.
     """
     result, operand = ways
     places = places_of(equation, ways, known)
@@ -64,11 +64,11 @@ def supported(
     pattern, collect = collected(*places, out_shape, in_shape)
     if _sums(equation.primitive.name) and collect.alone:
         return Indexed(pattern, None, e.dtype)
-    dear = facts(equation.primitive.name).form in ("matrix", "loop")
-    compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if dear else _passes(e))
+    expensive = facts(equation.primitive.name).form in ("matrix", "loop")
+    compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if expensive else _passes(e))
     if compressed is not None:
         return compressed
-    if sums.num_entries(e) > _MOST or (dear and _passes(e) > passes):
+    if sums.num_entries(e) > _MOST or (expensive and _passes(e) > passes):
         return None
     x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
     if x is None or pattern.nse == prod(pattern.sizes):

@@ -282,7 +282,7 @@ def _div(b: Builder, op: Op, values: Values) -> int | None:
     return None
 
 
-def _undone(b: Builder, op: Op, values: Values) -> int | None:
+def _involution(b: Builder, op: Op, values: Values) -> int | None:
     """An operation that undoes itself."""
     inner = b.ops[op.args[0]]
     return inner.args[0] if inner.name == op.name else None
@@ -351,7 +351,7 @@ _RULES = {
     "sub": _sub,
     "mul": _mul,
     "div": _div,
-    "neg": _undone,
+    "neg": _involution,
     "abs": _abs,
     "max": _extreme,
     "min": _extreme,
@@ -359,6 +359,6 @@ _RULES = {
     "convert": _convert,
     "and": _logical,
     "or": _logical,
-    "not": _undone,
+    "not": _involution,
     "read": _read,
 }

@@ -347,14 +347,14 @@ class _Unroller:
             carry, steps[step] = outs[: len(carry)], outs[len(carry) :]
             sizes.append(len(self.builder.ops))
             if len(sizes) == _TELLING:
-                self._foresee(sizes, length, refused)
+                self._estimate(sizes, length, refused)
         stacked = [
             np.stack([s[k] for s in steps]) if length else np.zeros(v.aval.shape, np.int64)
             for k, v in enumerate(eqn.outvars[len(carry) :])
         ]
         return [*carry, *stacked]
 
-    def _foresee(self, sizes: Sequence[int], length: int, refused: CannotFuseError | None) -> None:
+    def _estimate(self, sizes: Sequence[int], length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop that would come to far more operations than a kernel may have.
 
         `sizes` are the numbers of operations after its first steps; `refused` says why it cannot

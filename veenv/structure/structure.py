@@ -33,7 +33,7 @@ FREE = -1
 
 
 class Link(enum.Enum):
-    """How a group of out axes hangs together with a group of in axes."""
+    """How a group of out axes depends on a group of in axes."""
 
     NONE = "none"
     SELECTION = "selection"

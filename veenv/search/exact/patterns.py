@@ -104,7 +104,7 @@ def single_patterns(bounds: np.ndarray) -> Patterns:
 
 
 def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Patterns:
-    """Patterns for vertices whose prices hang together; `bounds` are those of `vertex_bounds`.
+    """Patterns for vertices whose prices depend on each other; `bounds` as of `vertex_bounds`.
 
     An evaluation is counted for each entry of a table; when the budget is spent the vertices left
     stand alone.  Every vertex does in graphs of more than 110 vertices, or with an empty array.
@@ -132,7 +132,7 @@ def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Pat
 
 
 def _clusters(problem: Problem) -> list[tuple[int, ...]]:
-    """Vertices whose prices hang together, at most `_LARGEST` in a cluster.
+    """Vertices whose prices depend on each other, at most `_LARGEST` in a cluster.
 
     Joined are the ends of an edge without values, and an edge's target with what lies on other
     ways to it (which turn its structure into a sum); the smallest groups first.
