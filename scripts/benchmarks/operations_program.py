@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -86,23 +87,19 @@ def arguments(name: str) -> int:
     return max(OPERATIONS[name].c.count(f"{{{k}}}") > 0 and k + 1 for k in range(3))
 
 
-def by_target() -> dict[str, list[list[str]]]:
+def by_target() -> dict[str, list[Any]]:
     """A table of how each operation is computed, by what the kernel is for."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, operation in OPERATIONS.items():
         function = operation.function or not (operation.llvm or name in ("max", "min", "select"))
-        cpu = "libm, libmvec" if function else "instructions"
-        if name in ("sin", "cos"):
-            cpu = "a polynomial"
-        gpu = "libdevice" if function else "instructions"
-        tpu = "Mosaic"
-        if name in TPU:
-            tpu = "of other functions"
-        elif name in NOT_THERE["tpu"]:
+        how = ("libm, libmvec", "libdevice") if function else ("instructions",) * 2
+        tpu = "of other functions" if name in TPU else "Mosaic"
+        if name in NOT_THERE["tpu"]:
             tpu = "refused"
         elif name in ("sin", "cos"):
-            tpu = f"a polynomial up to {QUICK:,.0f}, Mosaic"
-        rows.setdefault((cpu, gpu, tpu), []).append(name)
+            how = tuple(f"a polynomial, far out {call}" for call in ("libm", "libdevice"))
+            tpu = f"a polynomial, above {QUICK:,.0f} Mosaic"
+        rows.setdefault((*how, tpu), []).append(name)
     every = [*dict.fromkeys(dtype for kind in DTYPES.values() for dtype in kind)]
     for kind in every:
         takes = tuple("yes" if kind in DTYPES[target] else "refused" for target in ("gpu", "tpu"))

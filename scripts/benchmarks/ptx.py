@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ def single(x: object) -> np.ndarray:
     return found.astype(np.float32) if np.issubdtype(found.dtype, np.floating) else found
 
 
-def jacobian(name: str, ids: object = "reverse") -> ScalarProgram:
+def jacobian(name: str, ids: Any = "reverse") -> ScalarProgram:
     """The scalar program of a task's Jacobian, in an order."""
     task = veenv.tasks.get(name)
     args = jax.tree.map(single, task.example_args())
