@@ -59,7 +59,9 @@ def help_text(record: type, program: str, called: str) -> str:
         if grouped and option.name in HEADINGS:
             lines += ["", HEADINGS[option.name]]
         lines += option.lines(width)
-    return "\n".join([*lines, "", f"{'  -h, --help':<{LABEL}}this help"])
+    ever = {"-h, --help": "this help", "--version": "the version of veenv"}
+    lines += ["", *(f"  {name:<{LABEL - INDENT}}{text}" for name, text in ever.items())]
+    return "\n".join(lines)
 
 
 @dataclasses.dataclass(frozen=True)

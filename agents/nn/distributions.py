@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import distrax
+import warnings
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+with warnings.catch_warnings():  # of what its tensorflow-probability reads of JAX
+    warnings.filterwarnings("ignore", "jax.core.* is deprecated", DeprecationWarning)
+    import distrax
 
 # Finite, so that a probability of zero makes no NaN in a gradient.
 MASKED_LOGIT = -1e9

@@ -116,6 +116,8 @@ def test_unknown_cost_models_and_orders_are_named():
         graph.cost([], "flops")
     with pytest.raises(ValueError, match="order must be one of forward"):
         veenv.jacve(jnp.sin, "sideways")(1.0)
+    with pytest.raises(ValueError, match="got 'Markovitz'; did you mean 'markowitz'"):
+        veenv.jacve(jnp.sin, "Markovitz")(1.0)
 
 
 @pytest.mark.parametrize("transform", [veenv.make_graph, veenv.jacve])

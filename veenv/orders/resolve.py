@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -83,7 +84,9 @@ def resolve_order(order: OrderLike, graph: Graph, num_args: int = 0) -> tuple[in
     if isinstance(order, (str, os.PathLike)):
         path = os.fspath(order)
         if not path.endswith(".json"):
-            raise ValueError(f"order must be {_EXPECTED}, got {path!r}")
+            near = difflib.get_close_matches(path.lower(), _NAMED, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"order must be {_EXPECTED}, got {path!r}{hint}")
         order = Order.load(path)
     if isinstance(order, Order):
         return order.ids_for(graph)
