@@ -94,7 +94,23 @@ def test_loops_that_stack_more_than_there_is_memory_for_are_refused():
     traced = trace_point(f, (np.ones(3),), {}, (0,))
     with pytest.raises(CannotFuseError, match="loops stack 90,000 numbers"):
         traced.program()
-    assert num_loops(trace_point(lambda x: f(x)[0], (np.ones(3),), {}, (0,)).program()) == 1
+    for unread in (f, jax.jit(f)):
+        last = trace_point(lambda x, f=unread: f(x)[0], (np.ones(3),), {}, (0,))
+        assert num_loops(last.program()) == 1
+
+
+@pytest.mark.parametrize("take", [lambda y: y.sum(0), lambda y: y[-1], lambda y: jnp.cumsum(y, 0)])
+def test_it_is_refused_before_anything_is_made_of_each_step(monkeypatch, take):
+    made, add = [], builder.Builder._add
+    monkeypatch.setattr(builder.Builder, "_add", lambda *args: made.append(0) or add(*args))
+
+    def f(x):
+        later = lax.scan(lambda c, _: (jnp.sin(c), jnp.cos(c)), x, None, length=30_000)[1]
+        return take(later)
+
+    with pytest.raises(CannotFuseError, match="loops stack 90,000 numbers"):
+        trace_point(f, (np.ones(3),), {}, (0,)).program()
+    assert len(made) < 5000
 
 
 def test_few_steps_are_unrolled():

@@ -14,10 +14,21 @@ from veenv.kernel import complex_numbers, steps
 from veenv.kernel.arrays import Ids, choose, reals, whole
 from veenv.kernel.builder import Builder, entry
 from veenv.kernel.cpu.spans import LONG, body_size
-from veenv.kernel.program import PAIRS, Leaf, LongStepError, Loop, Op, ScalarProgram, dtype_name
+from veenv.kernel.program import (
+    PAIRS,
+    CannotFuseError,
+    Leaf,
+    LongStepError,
+    Loop,
+    Op,
+    ScalarProgram,
+    dtype_name,
+)
 
 SHORT = LONG
 """What all steps may take of the code to be unrolled: one function, which is compiled as fast."""
+_MOST_STACKED = 1 << 16
+"""Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""
 Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]
@@ -170,11 +181,13 @@ def scan(
     turns: range,
     avals: Sequence[Any],
     limit: int,
+    read: Sequence[bool] = (),
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
     `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps, in the
-    order of `turns`; `avals` are shape and dtype of each result.
+    order of `turns`; `avals` are shape and dtype of each result; `read` says of what is stacked
+    whether anything surely needs it.
     """
     length = len(turns)
     body = _Body(b, limit)
@@ -188,6 +201,7 @@ def scan(
     moving = [slot for slot in slots if slot.input not in same and slot not in known]
     body.divide([*(slot.ahead for slot in moving), *same, *stacked], same)
     wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
+    _refuse_stacks(body, outs[len(carry) :], read, wanted, length)
     results = [*(slot.ahead for slot in moving), *wanted]
     program, captured = body.program([slot.input for slot in moving], [*columns], results)
     if body_size(program) * length <= SHORT:
@@ -201,20 +215,46 @@ def scan(
     }
     arrays_of = dict(zip(wanted, parts[len(moving) :], strict=True))
 
-    def every(i: int) -> Sequence[int]:
-        out = body.outside(i)
-        if out is not None:
-            return [out] * length
-        if i in columns:
-            return columns[i][1]
-        dtype = body.inner.ops[i].dtype
-        return [b.op("entry", dtype, arrays_of[i], attr=t) for t in range(length)]
-
-    found = [every(i) for i in stacked]
+    found = [_by_steps(body, i, columns, arrays_of, length) for i in stacked]
     return [
         *_arrays(b, avals[: len(carry)], _final(b, slots, {**last, **known})),
         *_stacked(b, avals[len(carry) :], found, length),
     ]
+
+
+def _by_steps(
+    body: _Body,
+    i: int,
+    columns: Mapping[int, tuple[int, list[int]]],
+    arrays_of: Mapping[int, int],
+    length: int,
+) -> Sequence[int]:
+    """What an operation of a body is outside, for each step."""
+    out = body.outside(i)
+    if out is not None:
+        return [out] * length
+    if i in columns:
+        return columns[i][1]
+    dtype = body.inner.ops[i].dtype
+    return [body.outer.op("entry", dtype, arrays_of[i], attr=t) for t in range(length)]
+
+
+def refuse_stacked(count: int) -> None:
+    """Refuses so many stacked numbers of a point where they are too many."""
+    if count > _MOST_STACKED:
+        raise CannotFuseError(
+            f"loops stack {count:,} numbers a point, of {_MOST_STACKED:,} that a kernel "
+            "has memory for",
+            "scan",
+        )
+
+
+def _refuse_stacks(
+    body: _Body, outs: Sequence[Ids], read: Sequence[bool], wanted: Sequence[int], length: int
+) -> None:
+    """Refuses a loop before anything is made of its steps, if what is surely read is too much."""
+    several = [set(reals(body.inner, ids)) for ids, flag in zip(outs, read, strict=False) if flag]
+    refuse_stacked(length * len(set().union(*several).intersection(wanted)))
 
 
 def _tabulated(

@@ -142,9 +142,25 @@ def equations_of(jaxpr: Any) -> int:
 
 
 def operations_of(jaxpr: Any) -> float:
-    """About how many operations a jaxpr of one point does, each step of its loops counted."""
-    found = counts_of(jaxpr)[1]
-    return float(found[[_INDEX[k] for k in ("simple", "function")]].sum() + found[_INDEX["flop"]])
+    """About how many operations a jaxpr of one point does, each once, those of a loop each step."""
+    total = 0.0
+    for equation in walk.needed(opened := _compat.open_jaxpr(jaxpr), opened.outvars):
+        body = _body(equation)
+        if body is not None:
+            total += operations_of(body)
+            continue
+        repeated = facts(equation.primitive.name).form == "loop" and not walk.branches_of(equation)
+        steps = equation.params.get("length", UNKNOWN_STEPS) if repeated else 1
+        total += unrolled(equation)
+        total += steps * sum(map(operations_of, _compat.bodies(equation.params)))
+    return total
+
+
+def _body(equation: Any) -> Any | None:
+    """What an equation that is a call runs, None of others."""
+    name = equation.primitive.name
+    body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
+    return body or meaning_of(equation)
 
 
 def unrolled(equation: Any) -> int:
@@ -223,8 +239,7 @@ class _Walk:
             name = equation.primitive.name
             if name in BARRIERS and self._is_dropped(equation):
                 return operands
-            body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
-            body = body or meaning_of(equation)
+            body = _body(equation)
             opened = _compat.open_jaxpr(body)
             if body is not None and len(opened.invars) == len(operands):
                 return self._flatten(opened, operands, steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from math import inf, prod
@@ -122,8 +122,6 @@ _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
 _VERY_LONG = 16 * LONG
 """Code that takes ten seconds to compile: a loop that is half as long may take a quarter more."""
-_MOST_STACKED = 1 << 16
-"""Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _TELLING = 2  # steps of a loop that tell what the others come to
 
 
@@ -185,8 +183,8 @@ def _program(
     closed: Any, limit: int, size: float, batches: bool = False, longest: int | None = None
 ) -> ScalarProgram:
     """As `unroll`; with `batches` axes are loops, whose steps take so much at most."""
-    walker = _Unroller(limit, Builder(limit, longest))
     jaxpr = _compat.open_jaxpr(closed)
+    walker = _Unroller(limit, Builder(limit, longest), walk.read_in(jaxpr, jaxpr.outvars))
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
@@ -204,25 +202,26 @@ def _program(
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)
-    if program.stacked > _MOST_STACKED:
-        raise CannotFuseError(
-            f"loops stack {program.stacked:,} numbers a point, of {_MOST_STACKED:,} that a kernel "
-            "has memory for",
-            "scan",
-        )
+    loops.refuse_stacked(program.stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
 
 
 class _Unroller:
-    """Interprets jaxprs on arrays of the numbers of scalar operations."""
+    """Interprets jaxprs on arrays of the numbers of scalar operations.
 
-    def __init__(self, limit: int, builder: Builder | None = None):
+    `read` are variables that are surely needed.
+    """
+
+    def __init__(
+        self, limit: int, builder: Builder | None = None, read: Collection[Any] = frozenset()
+    ):
         self.builder = builder or Builder(limit)
         self._limit = limit
         self._most = _ENTRIES * limit
         self._entries = 0
+        self._read = read
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
@@ -249,7 +248,7 @@ class _Unroller:
         """The outputs of a jaxpr, with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
-            return _Unroller(self._limit, b)._equation(eqn, operands)
+            return _Unroller(self._limit, b, self._read)._equation(eqn, operands)
 
         made = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
         return made.outputs(jaxpr, consts, ins)
@@ -318,7 +317,7 @@ class _Unroller:
         def trace(
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            walker = _Unroller(self._limit, b)
+            walker = _Unroller(self._limit, b, self._read)
             return walker.closed(closed, [*map(capture, consts), *carry, *entries])
 
         return trace
@@ -332,11 +331,12 @@ class _Unroller:
         """A loop, or its steps one after the other where they are few."""
         _, consts, carry, stacks = loop.split(ins)
         length, sizes, refused = len(loop.turns), list[int](), None
+        read = [v in self._read for v in eqn.outvars[len(carry) :]]
         if length > 1:
             inside, avals = self._inside(loop.body, consts), walk.out_avals(eqn)
             given = inside, carry, stacks, loop.turns, avals
             try:
-                found = loops.scan(self.builder, *given, self._limit)
+                found = loops.scan(self.builder, *given, self._limit, read)
                 if found is not None:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled

@@ -100,6 +100,22 @@ def needed(of: Any, outputs: Iterable[Any]) -> list[Any]:
     return found[::-1]
 
 
+def read_in(jaxpr: Any, results: Sequence[Any]) -> set[Any]:
+    """The variables that some results of a jaxpr need, in the bodies of its equations, too."""
+    found = {v for v in results if not is_literal(v)}
+    equations_needed = needed(jaxpr, results)
+    found.update(v for equation in equations_needed for v in operands(equation))
+    for equation in equations_needed:
+        name, params = equation.primitive.name, equation.params
+        inner = None if loop_of(equation) else _compat.inlinable_body(name, params)
+        for body in _compat.bodies(params):
+            outs = body.outvars
+            if inner is not None:  # of a call, what is read outside
+                outs = [o for o, v in zip(outs, equation.outvars, strict=False) if v in found]
+            found |= read_in(body, outs)
+    return found
+
+
 def part_of(
     closed: Any, results: Sequence[int] | None = None, arguments: Sequence[Any] = ()
 ) -> Any:
