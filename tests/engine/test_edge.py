@@ -65,7 +65,7 @@ def some_shapes(rng: np.random.Generator, number: int) -> list[tuple[int, ...]]:
     return [random_shape(rng, int(rng.integers(0, 4))) for _ in range(number)]
 
 
-@on_seeds(120, 1000)
+@on_seeds(80, 1000)
 @in_float64
 def test_product_equals_dense_product(seed):
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_product_equals_dense_product(seed):
     np.testing.assert_allclose(found, np.tensordot(post_dense, pre_dense, len(mid)), atol=1e-12)
 
 
-@on_seeds(60, 1000)
+@on_seeds(40, 1000)
 @in_float64
 def test_product_without_the_zeros_of_a_diagonal_is_the_same(seed):
     rng = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def test_product_without_the_zeros_of_a_diagonal_is_the_same(seed):
     np.testing.assert_allclose(found, np.tensordot(post_dense, pre_dense, len(mid)), atol=1e-12)
 
 
-@on_seeds(100, 1000)
+@on_seeds(50, 1000)
 @in_float64
 def test_sum_equals_dense_sum(seed):
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def test_sum_equals_dense_sum(seed):
     np.testing.assert_allclose(found, a_dense + b_dense, atol=1e-12)
 
 
-@on_seeds(80, 1000)
+@on_seeds(50, 1000)
 @in_float64
 def test_counts_are_those_of_the_emitted_program(seed):
     rng = np.random.default_rng(seed)
@@ -223,7 +223,7 @@ def random_masked(rng: np.random.Generator, out, inn) -> edge.Edge:
             return shut_out(rng, e) if rng.random() < 0.7 else e
 
 
-@on_seeds(60, 1000)
+@on_seeds(40, 1000)
 @in_float64
 def test_what_a_mask_shuts_out_may_be_infinite(seed):
     """Entries are exact where no infinite value meets one that is there, of sums, too."""
@@ -264,7 +264,7 @@ def test_what_a_mask_shuts_out_may_be_infinite(seed):
     np.testing.assert_allclose(found[sure], expected[sure], atol=1e-12)
 
 
-@on_seeds(100, 1000)
+@on_seeds(50, 1000)
 @in_float64
 def test_factors_are_combined_as_by_einsum(seed):
     """Sums over the labels that are left out; a mask has every entry that may not be zero."""

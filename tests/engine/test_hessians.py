@@ -39,7 +39,7 @@ def _(primals, tangents):
 @pytest.mark.parametrize(
     "fun",
     [
-        looped,
+        pytest.param(looped, marks=pytest.mark.slow),
         counted,
         lambda x: (jnp.sin(rounded(x)), rounded(x).sum()),
         lambda x: jnp.outer(looped(x), x),

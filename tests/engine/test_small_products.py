@@ -97,9 +97,16 @@ def are_small_products(fun, x) -> bool:
     return candidates.are_small_products(lin, resolve_order("auto", lin.graph))
 
 
-def test_a_long_chain_takes_a_mode_of_jax(x64):
-    fun = lambda x: propagator(x, 7, 8)  # noqa: E731
-    ours, theirs = (jax.make_jaxpr(jax.jit(j(fun)))(X) for j in (veenv.jacve, jax.jacfwd))
+@pytest.mark.parametrize(
+    ("limit", "kernel", "size"),
+    [(1000, "xla", (3, 4)), pytest.param(60_000, "auto", (7, 8), marks=pytest.mark.slow)],
+)
+def test_a_long_chain_takes_a_mode_of_jax(x64, monkeypatch, limit, kernel, size):
+    monkeypatch.setattr(candidates, "MAX_OPERATIONS", limit)  # what is long, then
+    fun = lambda x: propagator(x, *size)  # noqa: E731
+    assert are_small_products(fun, X)
+    jacobians = veenv.jacve(fun, kernel=kernel), jax.jacfwd(fun)
+    ours, theirs = (jax.make_jaxpr(jax.jit(jacobian))(X) for jacobian in jacobians)
     count = lambda jaxpr: str(jaxpr).count("dot_general[")  # noqa: E731
     assert 0 < count(ours) <= count(theirs)
 

