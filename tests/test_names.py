@@ -18,6 +18,7 @@ NOT_ATTRIBUTES = {"veenv.search_methods"}
 """Dotted names that are no Python names: a group of entry points."""
 
 
+@pytest.mark.whole
 def test_names_in_the_documentation_are_reachable():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)

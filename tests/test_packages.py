@@ -63,17 +63,20 @@ def test_jacobian_environment_and_search_need_no_extra():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.whole
 def test_a_command_names_the_extra_that_it_needs():
     done = run("from veenv.agents.cli.entry import search; search()", "--task", "mlp")
     assert done.returncode == 2
     assert re.fullmatch(r"error: search needs \w+: pip install 'veenv\[agents\]'\n", done.stderr)
 
 
+@pytest.mark.whole
 def test_a_name_of_training_names_the_extra_that_it_needs():
     done = run("from veenv import agents; agents.train")
     assert re.search(r"needs \w+: pip install 'veenv\[agents\]'\n$", done.stderr)
 
 
+@pytest.mark.whole
 def test_another_package_may_be_called_agents(tmp_path):
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "__init__.py").write_text("whose = 'theirs'")
@@ -91,6 +94,7 @@ assert not [name for name in sys.modules if name.startswith("agents.")]
     assert done.returncode == 0
 
 
+@pytest.mark.whole
 def test_the_folder_is_no_package_of_its_own():
     done = subprocess.run([sys.executable, "-c", "import agents"], capture_output=True, cwd=ROOT)
     assert b"write `from veenv import agents`" in done.stderr

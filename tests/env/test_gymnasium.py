@@ -101,6 +101,7 @@ OWN = "; veenv.register_task('mine', lambda x: x * x * x, (2.0,))"
 SPEC = "; print(gymnasium.spec('veenv/{}-v0').kwargs)"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "program",
     [

@@ -59,6 +59,7 @@ def test_auto_is_remembered(cache, monkeypatch):
     assert veenv.tree_allclose(first, jax.jacrev(f)(X))
 
 
+@pytest.mark.whole
 def test_a_second_process_reads_the_cache(cache):
     graph = veenv.make_graph(f)(X)
     ids = auto.Auto(seconds=0.2).order(graph)

@@ -54,6 +54,7 @@ def test_wrong_methods(task_graph, registered):
         register_method("a-b", shuffles)
 
 
+@pytest.mark.whole
 def test_the_policy_without_agents():
     """Nothing of veenv imports agents; where it is missing, the method says so."""
     program = """
