@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from scripts.benchmark import BENCHMARKS
 
 ROOT = Path(__file__).parents[2]
