@@ -183,8 +183,8 @@ def step(path: Path) -> None:
     after, _, reward, *_ = env.step(None, state, jnp.asarray(0))
     rows, columns = ["x", "y", "x·y", "sin", "exp"], ["x·y", "sin", "exp", "sin·x", "exp+y"]
     seen = [np.asarray(obs.adjacency) != 0 for obs in (before, after)]
-    figure = canvas(9.5, 2.5)
-    panels = axes_of(figure, 1, 4)
+    figure = canvas(5, 4.6)  # its text is read on a phone
+    panels = axes_of(figure, 2, 2)
     titles = ("before: three legal actions", f"after action 0: reward −{-float(reward):.0f}")
     for k, (panel, title) in enumerate(zip(panels[:2], titles, strict=True)):
         changed = seen[k] & ~seen[1 - k]
