@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from veenv.graph.graph import Graph
+from veenv.graph.precedence import adjacent
 
 Point: TypeAlias = tuple[float, float]
 Positions: TypeAlias = dict[int, Point]
@@ -35,11 +36,7 @@ def positions(graph: Graph) -> Positions:
     columns: dict[int, list[int]] = {}
     for node in sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)}):
         columns.setdefault(depths[node], []).append(node)
-    ins: dict[int, list[int]] = {}
-    outs: dict[int, list[int]] = {}
-    for source, target in graph.edges:
-        ins.setdefault(target, []).append(source)
-        outs.setdefault(source, []).append(target)
+    ways = adjacent(graph.edges, 1), adjacent(graph.edges)
     height: dict[int, float] = {}
 
     def place(nodes: list[int]) -> None:
@@ -48,7 +45,7 @@ def positions(graph: Graph) -> Positions:
     for nodes in columns.values():
         place(nodes)
     for sweep in range(SWEEPS):
-        near = ins if sweep % 2 == 0 else outs
+        near = ways[sweep % 2]
         for depth in sorted(columns, reverse=sweep % 2 == 1):
             columns[depth].sort(
                 key=lambda n, near=near: (

@@ -34,7 +34,7 @@ def prerequisites(
 ) -> Prerequisites:
     """For each vertex those that must be eliminated before it, with the rule that asks for it."""
     edges = [*edges]
-    ways = {False: _successors(edges), True: _successors((w, v) for v, w in edges)}
+    ways = {False: adjacent(edges), True: adjacent(edges, 1)}
     before: Prerequisites = {}
     for rule in rules:
         sides = (rule.operands, rule.results) if rule.forward else (rule.results, rule.operands)
@@ -57,12 +57,12 @@ def prerequisites(
     return before
 
 
-def _successors(edges: Edges) -> dict[int, list[int]]:
-    """For each node those that edges from it lead to."""
-    successors: dict[int, list[int]] = {}
-    for u, v in edges:
-        successors.setdefault(u, []).append(v)
-    return successors
+def adjacent(edges: Edges, end: int = 0) -> dict[int, list[int]]:
+    """Neighbours of each node: targets by source (end 0) or sources by target (end 1)."""
+    found: dict[int, list[int]] = {}
+    for edge in edges:
+        found.setdefault(edge[end], []).append(edge[1 - end])
+    return found
 
 
 def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
@@ -79,8 +79,7 @@ def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
 
 def unreached(rule: ReverseOnly, edges: Edges, outputs: Sequence[int | None]) -> int | None:
     """The first output leaf that does not depend on a rule's results; None if all do."""
-    successors = _successors(edges)
-    behind = {*rule.results, *_behind(successors, rule.results)}
+    behind = {*rule.results, *_behind(adjacent(edges), rule.results)}
     return next((k for k, n in enumerate(outputs) if n not in behind), None)
 
 

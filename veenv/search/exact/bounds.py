@@ -28,7 +28,7 @@ from math import prod
 
 import numpy as np
 
-from veenv.search.exact.closure import rows
+from veenv.graph.precedence import adjacent
 from veenv.search.exact.cuts import lightest_cut
 from veenv.search.problem import Problem
 from veenv.structure.structure import FREE, Link, Structure
@@ -50,7 +50,7 @@ def vertex_bounds(problem: Problem) -> np.ndarray:
     if problem.n * len(edges) > _MAX_WORK or any(sizes[x] == 0 for e in edges for x in e):
         return bounds
     inputs = frozenset(range(graph.num_inputs))
-    backward, forward = rows(edges, 1), rows(edges, 0)
+    backward, forward = adjacent(edges, 1), adjacent(edges)
     linked_below = _tainted(edges, backwards=False)
     linked_above = _tainted(edges, backwards=True)
     for i, vertex in enumerate(graph.eliminable):

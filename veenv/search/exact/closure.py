@@ -14,9 +14,10 @@ the unions of paths.  Where there are too many of them nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from veenv.graph.precedence import adjacent
 from veenv.structure.product import multiply
 from veenv.structure.structure import Structure, add
 
@@ -35,7 +36,7 @@ class Closure:
     def __init__(self, edges: Edges):
         """Prepares; structures are found when asked for."""
         self._edges = edges
-        self._preds, self._succs = rows(edges, 1), rows(edges, 0)
+        self._preds, self._succs = adjacent(edges, 1), adjacent(edges)
         self._below, self._above = _spans(self._preds), _spans(self._succs)
         self._known: dict[tuple[int, int, int], frozenset[Structure]] = {}
         self._options: dict[tuple[int, int, int, int], frozenset[Structure] | None] = {}
@@ -104,14 +105,6 @@ class Closure:
         """The vertices on paths from u to w through `allowed`."""
         allowed &= self.between(u, w)
         return allowed and _reached(self._succs, u, allowed) & _reached(self._preds, w, allowed)
-
-
-def rows(edges: Iterable[tuple[int, int]], end: int) -> dict[int, list[int]]:
-    """Neighbours of each node: targets by source (end 0) or sources by target (end 1)."""
-    found: dict[int, list[int]] = {}
-    for edge in edges:
-        found.setdefault(edge[end], []).append(edge[1 - end])
-    return found
 
 
 def members(bits: int) -> Iterator[int]:
