@@ -44,6 +44,7 @@ Run = Callable[..., list[Any]]
 _TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
 _LONG = 10_000  # operations of a kernel: compiling them takes longer than tracing JAX's modes
+_OVER = 3  # times its operations that a kernel's are estimated before it is made, at least
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
@@ -405,20 +406,26 @@ def kernel_of(
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
-    asked = first[source]
-    lengths = [equations_of(one.closed) for one in first]
-    several: Sequence[Traced] = [asked]
-    if operations_of(asked.closed) < _LONG:
-        program = asked.program_within(kernel_size(min(lengths)))
-        if program is not None:
-            return Kernel(asked, program, modes)
-        several = []
+    asked, estimate = first[source], operations_of(first[source].closed)
+    own_length = min(equations_of(one.closed) for one in first)
+
+    @functools.cache
+    def program_of(number: int) -> ScalarProgram | None:
+        one = several[number]
+        length = own_length if one is asked else equations_of(one.closed)
+        return one.program_within(kernel_size(length))
+
+    several: list[Traced] = [asked]
+    program = program_of(0) if estimate < _OVER * _LONG else None
+    if program is not None and min(estimate, program.executed) < _LONG:
+        return Kernel(asked, program, modes)
     modes = own.traced() if modes is None else modes
-    for one in sorted([*several, *modes], key=lambda one: operations_of(one.closed)):
-        length = min(lengths) if one is asked else equations_of(one.closed)
-        program = one.program_within(kernel_size(length))
+    several += modes
+    estimates = [estimate, *(operations_of(one.closed) for one in modes)]
+    for number in sorted(range(len(several)), key=estimates.__getitem__):
+        program = program_of(number)
         if program is not None:
-            return Kernel(one, program, modes)
+            return Kernel(several[number], program, modes)
     return Kernel(modes=modes)
 
 
