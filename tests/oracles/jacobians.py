@@ -34,6 +34,15 @@ def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: floa
         assert_same(got, expected, tol)
 
 
+def sparse_beside_dense(
+    fun: Any, *args: Any, oracle: Any = jax.jacrev, **options: Any
+) -> tuple[veenv.SparseTensor, np.ndarray]:
+    """The sparse Jacobian of a function and JAX's dense one, in one program."""
+    ours, theirs = veenv.jacve(fun, sparse_representation=True, **options), oracle(fun)
+    found, expected = quick_jit(lambda *a: (ours(*a), theirs(*a)))(*args)
+    return found, np.asarray(expected)
+
+
 def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:
     """Forward, reverse, Markowitz and seeded random orders, each distinct one once.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import sparse_beside_dense
 from tests.sampling import spared, thinned
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.pattern import Numbers, collected, collection
@@ -135,9 +136,7 @@ SIZES = {"brusselator": 32}
 def test_only_true_entries_are_stored(name, x64):
     fun = CASES[name]
     x = np.random.default_rng(3).uniform(0.5, 1.5, size=SIZES.get(name, 12))
-    jacobian, dense = jax.jit(
-        lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x))
-    )(x)
+    jacobian, dense = sparse_beside_dense(fun, x)
     np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
     true = np.asarray(dense).reshape(-1, x.size) != 0
     assert jacobian.nse == true.sum()
@@ -164,12 +163,7 @@ def test_what_a_known_select_shuts_out_may_be_infinite(x64):
 )
 def test_every_order_gives_the_same(name, order, x64):
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
-    jacobian, dense = jax.jit(
-        lambda x: (
-            veenv.jacve(CASES[name], order, sparse_representation=True)(x),
-            jax.jacfwd(CASES[name])(x),
-        )
-    )(x)
+    jacobian, dense = sparse_beside_dense(CASES[name], x, order=order, oracle=jax.jacfwd)
     np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
 
 

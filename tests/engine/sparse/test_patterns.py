@@ -11,7 +11,7 @@ from jax.experimental import sparse as jax_sparse
 from jax.scipy.ndimage import map_coordinates
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -25,8 +25,7 @@ def there(fun, x, mode=jax.jacfwd) -> np.ndarray:
 
 
 def check(fun, x, stored: int | None = None):
-    found = quick_jit(veenv.jacve(fun, sparse_representation=True))(x)
-    expected = np.asarray(quick_jit(jax.jacfwd(fun))(x))
+    found, expected = sparse_beside_dense(fun, x, oracle=jax.jacfwd)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-12)
     assert found.nse == (there(fun, x).sum() if stored is None else stored)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from veenv.engine import points
 from veenv.engine.parts import with_points
 from veenv.graph.program import trace
@@ -95,8 +95,7 @@ def assembled(point, added: bool = True):
 
 
 def check(fun):
-    found = quick_jit(veenv.jacve(fun, sparse_representation=True))(X)
-    expected = np.asarray(quick_jit(jax.jacfwd(fun))(X))
+    found, expected = sparse_beside_dense(fun, X, oracle=jax.jacfwd)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-11, atol=1e-11)
     assert found.nse == np.count_nonzero(expected)
 
@@ -196,7 +195,6 @@ def test_determinants_of_elements_have_known_places():
         return jnp.zeros((9, 2)).at[cells].add(jax.vmap(element)(x[cells]))
 
     x = np.random.default_rng(1).normal(size=(9, 2))
-    found = quick_jit(veenv.jacve(fun, "reverse", sparse_representation=True))(x)
-    expected = np.asarray(jax.jacrev(fun)(x))
+    found, expected = sparse_beside_dense(fun, x, order="reverse")
     np.testing.assert_allclose(found.todense(), expected, atol=1e-11)
     assert found.nse == np.count_nonzero(expected) == 188

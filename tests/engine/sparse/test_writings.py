@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
 from veenv.engine import points
 from veenv.engine.parts import with_points
@@ -96,7 +96,7 @@ def check(fun, x, *, most: int, blocks: int):
     """Values and stored entries are true, parts are found, and the traced program is short."""
     flat = lambda x: fun(x).ravel()  # noqa: E731
     jacobian = veenv.jacve(flat, sparse_representation=True)
-    found, expected = quick_jit(jacobian)(x), np.asarray(quick_jit(jax.jacfwd(flat))(x))
+    found, expected = sparse_beside_dense(flat, x, oracle=jax.jacfwd)
     np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
     assert found.nse == np.count_nonzero(expected)
     assert equations_of(flat, x).count(points.NAME) == blocks
