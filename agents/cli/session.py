@@ -179,7 +179,7 @@ def play(
                 time_limit=args.seconds,
                 started=started - run.seconds,
                 should_stop=stop.is_set,
-                patient=args.scale.several,
+                patient=args.scale.several or args.time_limit is None,
             ):
                 stop.arm()
                 folder.log(progress.row)

@@ -387,12 +387,10 @@ def test_wrong_durations(text):
 
 @pytest.mark.slow
 def test_a_limit_that_passes_while_it_compiles_ends_with_a_classical_order(tmp_path):
-    began = time.monotonic()
     process = start("--task", "RoeFlux_1d", "--time-limit", "2s", out=tmp_path / "runs")
     said, complaint = process.communicate(timeout=300)
     assert process.returncode == 0, complaint
     assert "has passed while the train step was compiled" in said
     assert "right" in said
-    assert time.monotonic() - began < 60  # the compilation alone takes as long on a busy machine
     [order] = (tmp_path / "runs").glob("*/*/order.json")
     assert Order.load(order).found_by == "the order reverse"

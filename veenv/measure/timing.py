@@ -32,6 +32,10 @@ _LARGE = 0.2
 _FEWEST = 3
 
 
+SAME = 1.1
+"""Ratio of times up to which two programs are as fast: one that is timed twice differs so."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """One way to the Jacobian, over a vmapped batch in the default precision.

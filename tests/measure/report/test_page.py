@@ -160,7 +160,7 @@ def test_every_way_is_timed_as_xla_and_as_one_kernel():
     ("theirs", "said"), [(0.9, "jacrev as one kernel does as well (0.45)"), (1.3, None)]
 )
 def test_the_headline_says_when_a_kernel_of_jax_would_do(theirs, said, robertson):
-    """XLA's jacrev takes 2 s, the order's kernel 1 s, up to 1.1, and jacrev's so many."""
+    """XLA's jacrev takes 2 s, the order's kernel 1 s, and jacrev's so many."""
     seconds = {"jacrev": 2.0, "jacfwd": 3.0, "this order": 1.5, "this order, one kernel": 1.0}
     seconds |= {"jacrev, one kernel": theirs, "jacfwd, one kernel": 2.0}
     bars = [Timing(name, t, t - 0.1, t + 0.1, None, None, None) for name, t in seconds.items()]
