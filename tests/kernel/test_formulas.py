@@ -90,3 +90,19 @@ def test_constants_that_overflow_are_infinite():
     """As quietly as in a program: libraries have such where a time has no end."""
     large = np.float32(1)
     assert veenv.fuse(lambda x: jnp.exp(jnp.float32(100)) + x)(large) == np.inf
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums_of_exponentials(reverse):
+    x = np.random.default_rng(5).normal(size=(4, 3, 5)) * 30
+    x[1, 0], x[2, 1, 2], x[3, 2, 1], x[3, 0, 3] = -np.inf, np.inf, np.nan, -np.inf
+
+    def running(x):
+        along = functools.partial(lax.cumlogsumexp, reverse=reverse)
+        return along(x, axis=0), along(x, axis=1), along(x[:, 0])
+
+    for got, expected in zip(*both(running, x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
+    inside = lambda x: jnp.sum(jnp.sin(running(x)[0]))  # noqa: E731
+    got, expected = both(jax.grad(inside), np.clip(np.nan_to_num(x), -40, 40))
+    np.testing.assert_allclose(got, expected, rtol=1e-11, atol=1e-11)

@@ -94,8 +94,14 @@ def _top_k(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [values, places]
 
 
+def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
+    """As JAX has it: of pairs, of pairs of these, and so on."""
+    axis, reverse = params["axis"], params["reverse"]
+    return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
+
+
 _BODIES: Mapping[str, Callable[..., Any]] = {
-    "svd": _svd, "top_k": _top_k, **random_numbers.BODIES,
+    "svd": _svd, "top_k": _top_k, "cumlogsumexp": _cumlogsumexp, **random_numbers.BODIES,
 }  # fmt: skip
 
 
