@@ -42,8 +42,18 @@ def looped(x):
     return sum(lax.scan(turn, x, jnp.arange(4, dtype=x.dtype)), jnp.zeros(4, x.dtype)).sum()
 
 
+def apart(x):
+    x = checked(x, x > 1, "too large")
+
+    def turns(end):
+        return lax.while_loop(lambda c: c < end, lambda c: c * 2 + x, x)
+
+    return jax.vmap(turns)(jnp.array([1.0, 4.0, 0.0, 9.0], x.dtype))
+
+
 CASES = [(plain, 1.2, "too large: 2.4"), (nested, 1.2, "too large"),
-         (looped, 2.0, "large in a scan"), (looped, -0.2, "negative")]  # fmt: skip
+         (looped, 2.0, "large in a scan"), (looped, -0.2, "negative"),
+         (apart, 1.2, "too large: 1.2")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fun", "bad", "message"), CASES)

@@ -183,15 +183,21 @@ class _Reader:
         tested, consts, carry, _ = loop.split(ins)
         body, sites = self._traced(loop.body, [*consts, *carry], None, self._within)
         test = core.jaxpr_as_fun(loop.test)
+        several = loop.test.out_avals[0].shape  # of a `vmap` inside
 
         def goes_on(state: _Values) -> Any:
             [on] = test(*tested, *state[:count])
+            on = on.any() if several else on
             ends = _any(_split(state, count, sites)[1], over)
             return on if ends is None else on & ~ends
 
         def step(state: _Values) -> _Values:
             outs = body([*consts, *state[:count]], None)
-            return [*outs[:count], *_either(sites, state[count:], outs[count:])]
+            new = outs[:count]
+            if several:  # each goes on as long as it wants
+                [on] = test(*tested, *state[:count])
+                new = [_where(on, x, y) for x, y in zip(new, state, strict=False)]
+            return [*new, *_either(sites, state[count:], outs[count:])]
 
         state = [*map(jnp.asarray, carry), *_none(sites)]
         return _split(lax.while_loop(goes_on, step, state), count, sites)
@@ -247,6 +253,11 @@ def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Va
             *(jnp.where(before, x, y) for x, y in zip(kept, others, strict=True)),
         ]
     return found
+
+
+def _where(on: Any, new: Any, old: Any) -> Any:
+    """What is carried on, given the conditions of its leading axes."""
+    return jnp.where(jnp.expand_dims(on, range(on.ndim, new.ndim)), new, old)
 
 
 def _checked(calls: Sequence[Any], found: list[_Values], leaves: _Values) -> _Values:
