@@ -302,6 +302,10 @@ class ScalarProgram:
 
     def digest(self) -> str:
         """A hash of everything that decides what the program computes."""
+        return self._digest
+
+    @functools.cached_property
+    def _digest(self) -> str:
         names, dtypes, args, attrs = zip(*self.ops, strict=True) if self.ops else ((),) * 4
         known = [_plain(attr) for attr in attrs]
         every = self.inputs, self.outputs, " ".join(names), " ".join(dtypes), known
