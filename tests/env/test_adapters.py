@@ -116,7 +116,7 @@ def checked(request, graph_of_task):
 CHECKED = ["arrays", "numbers", "mlp", "PropaneCombustion", "LIF"]
 
 
-@pytest.mark.parametrize("checked", spared(CHECKED, "arrays"), indirect=True)
+@pytest.mark.parametrize("checked", spared(CHECKED), indirect=True)
 def test_check_env_accepts_the_environment(checked):
     check_env(VertexEnv(checked), episodes=1)
 

@@ -163,7 +163,7 @@ def test_long_arrays(size: int):
 
 @pytest.mark.parametrize("fun", [saved, some_rows, swapped, nested, both])
 def test_ptx(fun: Any, x64: None):
-    args = points(3)
+    args = points(2)
     x, n = np.asarray(args[0]), np.asarray(args[1])
     program = trace_point(fun, [x[0], n[0]], {}, (0, 1)).program()
     if program.count("sin") and not has_libdevice():
