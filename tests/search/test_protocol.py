@@ -50,6 +50,13 @@ def test_rows_are_costs_of_orders_of_the_graphs(found, task_graph):
     assert [row.costs for row in again.rows] == [row.costs for row in found.rows]
 
 
+def test_the_table_is_narrow_and_its_columns_are_in_line(found):
+    head, *rows = str(found).splitlines()[: 1 + len(found.rows)]
+    assert max(map(len, [head, *rows])) <= 80
+    assert {len(row) for row in rows} == {len(head)}
+    assert [row.split()[4] for row in rows] == [f"{min(row.costs):,}" for row in found.rows]
+
+
 def test_the_first_legal_action_is_the_forward_order(task_graph):
     graph = task_graph("KerrMetric")
     [row] = veenv.evaluate(first_legal, [graph], samples=2, cost="operations").rows

@@ -89,9 +89,8 @@ class Summary:
     def __str__(self) -> str:
         """One line."""
         return (
-            f"{self.middle:.3f} ({self.low:.3f} to {self.high:.3f}), geometric mean {self.mean:.3f}"
-            f"; below on {100 * self.below:.0f} %, equal on {100 * self.equal:.0f} % of "
-            f"{self.tasks} tasks"
+            f"{self.middle:.3f} ({self.low:.3f} to {self.high:.3f}); below on "
+            f"{100 * self.below:.0f} %, equal on {100 * self.equal:.0f} % of {self.tasks} tasks"
         )
 
 
@@ -161,12 +160,11 @@ class Evaluation:
 
     def __str__(self) -> str:
         """The table: a line for each task, then the summaries."""
-        widths = max(22, *(len(row.task) for row in self.rows)), 10
-        head = "classical", "reference", "mean", "best", "ratio", "steps", "seconds"
-        lines = [f"{'task':<{widths[0]}}" + "".join(f"{x:>11}" for x in head)]
+        rows = [("task", "classical", "reference", "mean", "best", "ratio", "steps", "seconds")]
         for row in self.rows:
             best, known = min(row.costs), row.reference
-            cells = (
+            rows.append((
+                row.task,
                 f"{row.classical:,}",
                 "-" if known is None else f"{known:,}",
                 f"{row.mean:,.1f}",
@@ -174,8 +172,12 @@ class Evaluation:
                 "-" if known is None else f"{best / max(known, 1):.3f}",
                 f"{row.steps:,}",
                 f"{row.seconds:.2f}",
-            )
-            lines.append(f"{row.task:<{widths[0]}}" + "".join(f"{x:>11}" for x in cells))
+            ))  # fmt: skip
+        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines = [
+            f"{name:<{first}}" + "".join(f"  {x:>{n}}" for x, n in zip(cells, widths, strict=True))
+            for name, *cells in rows
+        ]
         for other in ("reference", "classical"):
             found = self.compared(other)
             if found is not None:

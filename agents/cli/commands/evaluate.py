@@ -112,11 +112,11 @@ def main() -> None:
     say(f"\n{found['best'].policy} to")
     for name in ("annealing", "random", "untrained"):
         if name in found:
-            say(f"  {name + ':':<26} {found['best'].compared(found[name])}")
+            say(f"  {name + ':':<10} {found['best'].compared(found[name])}")
     for name in ("reference", "classical"):
         compared = found["best"].compared(name)
         if compared is not None:
-            say(f"  {name + ':':<26} {compared}")
+            say(f"  {name + ':':<10} {compared}")
 
 
 def play(
