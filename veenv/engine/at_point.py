@@ -12,8 +12,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 import jax
-import jax.core
 import numpy as np
+from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.equations import Equation
@@ -132,7 +132,7 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
         for a, axes in zip(made.out_avals, results, strict=True):
             if any(a.shape[j] > 1 for j in present(axes)):  # the rule has an axis of its own
                 raise _RefusedError
-        return _function(made)
+        return core.jaxpr_as_fun(made)
 
     def later(made: Callable[[], Any]) -> Callable[[], Any]:
         found = cache(made)  # a rule may call its function: that one's rule is written when needed
@@ -157,11 +157,6 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
     backward = jax.custom_vjp(lambda *args: value(*args))
     backward.defvjp(lambda *args: (value(*args), args), lambda args, t: tuple(pull()(*args, *t)))
     return lambda args: backward(*args)
-
-
-def _function(closed: Any) -> Callable[..., list[Any]]:
-    """A closed jaxpr as a function."""
-    return lambda *args: jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *args)
 
 
 class Classes:
@@ -215,7 +210,7 @@ def _body_classes(equation: Any) -> Classes:
                 classes.join(("in", start + k, j), ("out", k, j))
     for number, closed in enumerate(bodies):
         avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-        body = trace(_function(closed), avals, argnums=tuple(range(len(avals))))
+        body = trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals))))
         for e in body.equations:
             for tie in ties(e):
                 axes = (*tie.ins, *[tie.out] * len(e.outputs))

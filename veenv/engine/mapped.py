@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.core
 import numpy as np
+from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.equations import Equation, Literal, Var
@@ -84,11 +84,8 @@ def _at_once(e: Equation) -> Program | None:
         return None
     closed, given = loop.body, list(map(_compat.abstract, e.in_avals))
 
-    def turn(*args: Any) -> list[Any]:
-        return jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *args)
-
     axes = [None if k < loop.ends[1] else 0 for k in range(len(given))]
-    every = jax.vmap(turn, axes, axis_size=loop.length)
+    every = jax.vmap(core.jaxpr_as_fun(closed), axes, axis_size=loop.length)
     found = trace(every, given, argnums=tuple(range(len(given))))
     more = _num_loops(found.equations) > _num_loops(closed)  # of callbacks, one turn at a time
     return None if more else found
