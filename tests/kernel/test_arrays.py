@@ -1,5 +1,7 @@
 """Arithmetic of arrays of operations: in order, equal entries once."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,3 +63,17 @@ def test_arrays_end_at_the_limit_too():
         arithmetic(b, "mul", "float32", sums, x[:30])
     with pytest.raises(ValueError, match="at most"):
         Builder(limit=1 << 21)
+
+
+def test_a_long_program_is_refused_before_its_tables_are_gone_through():
+    """Index arrays of sparse Jacobians are long; a kernel of them is refused for its operations."""
+    table = np.random.default_rng(0).permutation(1 << 18)
+
+    def f(x):
+        return jnp.sum(jnp.sin(jnp.cos(x))[table % x.size] * np.float32(table))
+
+    closed = jax.make_jaxpr(f)(np.ones(3000, np.float32))
+    began = time.process_time()
+    with pytest.raises(CannotFuseError):
+        unroll(closed, 4000)
+    assert time.process_time() - began < 0.5  # 6 s where every number of the table is looked at

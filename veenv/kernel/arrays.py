@@ -113,7 +113,7 @@ def constants(b: Builder, values: Any) -> Ids:
     bits = values.ravel().view(f"u{values.dtype.itemsize}")
     rows, places = different([bits])
     found = np.array(rows, bits.dtype).ravel().view(values.dtype)
-    return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
+    return np.array(b.consts(found), np.int64)[places].reshape(values.shape)
 
 
 def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:

@@ -95,11 +95,12 @@ class Batches:
         self._scattered: dict[int, frozenset[int]] = {}
         """Of known choices, mostly of one kind, the axes along which they differ."""
 
-    def outputs(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
+    def outputs(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
         if self._entries(jaxpr) > _ENTRIES * self._limit:
             raise CannotFuseError("the arrays are too large to look for loops")
-        pairs = zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True)
+        given = (*map(self._constant, consts), *ins)
+        pairs = zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True)
         numbers = [self._known(v.aval, ids) for v, ids in pairs]
         count = len(jaxpr.constvars)
         outs = self._inline(jaxpr, numbers[:count], numbers[count:])

@@ -75,6 +75,13 @@ class Builder:
         known = self._known.get(key)
         return self._add(Op("const", dtype, (), value), key) if known is None else known
 
+    def consts(self, values: np.ndarray) -> list[int]:
+        """Many numbers of a dtype that operations take, [n]."""
+        dtype, size, data = dtype_name(values.dtype), values.dtype.itemsize, values.tobytes()
+        keys = [(dtype, data[k : k + size]) for k in range(0, len(data), size)]
+        found = map(self._known.get, keys)
+        return [self.const(x) if i is None else i for x, i in zip(values, found, strict=True)]
+
     def number(self, value: float, dtype: str) -> int:
         """A Python number as a constant of a dtype."""
         return self.const(np.dtype(dtype).type(value))

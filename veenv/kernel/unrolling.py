@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from math import inf, prod
@@ -197,7 +197,7 @@ def _program(
         ).reshape(leaf.shape)
         for k, leaf in enumerate(inputs)
     ]
-    consts = list(map(walker.constant, getattr(closed, "consts", ())))
+    consts = getattr(closed, "consts", ())
     outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins)
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
@@ -206,6 +206,18 @@ def _program(
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
+
+
+class _Env(dict[Any, Ids]):
+    """Variables; a constant is looked at when it is read: most kernels are refused before."""
+
+    def __init__(self, constant: Callable[[Any], Ids], consts: Iterable[tuple[Any, Any]]):
+        super().__init__()
+        self._constant, self._consts = constant, dict(consts)
+
+    def __missing__(self, variable: Any) -> Ids:
+        found = self[variable] = self._constant(self._consts[variable])
+        return found
 
 
 class _Unroller:
@@ -236,15 +248,15 @@ class _Unroller:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
         return constants(self.builder, value)
 
-    def jaxpr(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a jaxpr."""
-        env: dict[Any, Ids] = dict(zip(jaxpr.constvars, consts, strict=True))
+    def jaxpr(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a jaxpr, whose constants are values."""
+        env = _Env(self.constant, zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, ins, strict=True))
         literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
         read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
 
-    def with_batches(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
+    def with_batches(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
         """The outputs of a jaxpr, with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
@@ -292,8 +304,7 @@ class _Unroller:
 
     def closed(self, inner: Any, ins: Sequence[Ids]) -> list[Ids]:
         """The outputs of a closed jaxpr (or of one that closes over nothing)."""
-        consts = [self.constant(c) for c in getattr(inner, "consts", ())]
-        return self.jaxpr(_compat.open_jaxpr(inner), consts, ins)
+        return self.jaxpr(_compat.open_jaxpr(inner), getattr(inner, "consts", ()), ins)
 
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """All branches, and a choice between their results; one branch where it is known."""
