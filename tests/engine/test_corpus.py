@@ -44,7 +44,7 @@ def test_every_function_of_jax_nn_is_there():
 
 @pytest.mark.parametrize("case", _parameters(every=14, of_each_family=True))
 def test_jitted(case: Case):
-    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
+    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=1)
     for name, got, expected in results:
         leaves = [np.asarray(leaf, complex) for leaf in jax.tree.leaves(expected)]
         assert all(np.isfinite(leaf).all() for leaf in leaves), "the point is badly chosen"
