@@ -111,7 +111,7 @@ class Budget:
                 raise
             raise CompilingError(
                 f"the time limit, {self.time_limit:g} s, has passed while the train step was "
-                "compiled, so no episode was played"
+                "compiled, so no episode was played; see errors.html#compilingerror"
             ) from None
 
     def is_spent(self, steps: int, seconds: float) -> bool:
