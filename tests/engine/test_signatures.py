@@ -349,6 +349,13 @@ HOLOMORPHIC = {
     "fft": lambda z: jnp.fft.fft(z * z)[1:],
     "scan": lambda z: jax.lax.scan(lambda c, x: (c * x + 1, c), 1 + 0j, z)[1] + z,
     "solve": lambda z: jnp.linalg.solve(jnp.diag(z) + 1j, z * z),
+    # by conjugates and parts, where JAX's modes differ if the whole has no derivative
+    "conjugates": lambda z: jnp.conj((1 + 2j) * jnp.sin(jnp.conj(z)))[::-1],
+    "a conjugate": lambda z: jnp.conj(z) * (2 - 1j) * z,
+    "parts": lambda z: jax.lax.complex(z.imag**2, abs(z)) / jnp.vdot(z, z),
+    "itself": lambda z: (z, jnp.vdot(z, 1j * z) * z),
+    "scan by conjugates": lambda z: jax.lax.scan(lambda c, x: (jnp.conj(c) * x, c), 1 + 0j, z),
+    "factors": lambda z: jnp.linalg.qr(jnp.outer(z, z) + jnp.diag(jnp.conj(z) + 1))[0],
 }
 
 
@@ -359,6 +366,28 @@ def test_holomorphic(order):
         for fun in HOLOMORPHIC.values()
     ]
     assert_compiled_same(pairs, X + 1j * Y)
+
+
+def test_holomorphic_sparse():
+    z = X + 1j * Y
+    for name in ("conjugates", "a conjugate", "elementary"):
+        fun = HOLOMORPHIC[name]
+        found = jacve(fun, holomorphic=True, sparse_representation=True)(z)
+        assert found.nse == z.size
+        np.testing.assert_allclose(found.todense(), jax.jacrev(fun, holomorphic=True)(z), rtol=1e-5)
+
+
+def test_loops_of_complex_arguments_with_real_results():
+    """The parts of what goes in are apart, those of what comes out are too."""
+    loops = [
+        lambda z: jax.lax.map(lambda a: a * a * (1 + 2j), z),
+        lambda z: jax.lax.cond(z[0].real > 9, jnp.sin, lambda y: y * y[::-1] * 1j, z),
+        lambda z: jax.lax.scan(lambda c, x: (c * 1j, x * (1 + 1j)), z[0], z),
+    ]
+    for part in (jnp.real, jnp.imag, jnp.abs):
+        parted = [lambda z, f=f, part=part: jax.tree.map(part, f(z)) for f in loops]
+        pairs = [(jacve(fun, "reverse"), jax.jacrev(fun)) for fun in parted]
+        assert_compiled_same(pairs, X + 1j * Y)
 
 
 def three_vertices(x):

@@ -48,6 +48,7 @@ from veenv.kernel.optional import attempt
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.base import equal_ones_once, is_complex, is_differentiable
+from veenv.rules.complex import is_analytic
 
 P = ParamSpec("P")
 
@@ -377,6 +378,13 @@ class _Wanted:
         by_mode = lambda: ([own(*args, **kwargs)], [])  # noqa: E731
         return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
 
+    def _by_complex(self, program: Program) -> bool:
+        """Whether all partials are complex numbers; otherwise variables are pairs of real ones."""
+        return self.holomorphic and all(
+            is_analytic(e.primitive.name, e.params, e.in_avals, e.out_avals)
+            for e in program.equations
+        )
+
     def _uncounted(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
     ) -> Results:
@@ -392,7 +400,7 @@ class _Wanted:
     ) -> Results:
         """The elimination; with `others` the other forms, too, or an error that asks for none."""
         lin = attempt(lambda: self._in_parts(program, args), lambda: None) or linearise(
-            program, holomorphic=self.holomorphic
+            program, holomorphic=self._by_complex(program)
         )
         if others and whole_of(lin) is not None:
             raise NotTracedError
@@ -409,7 +417,7 @@ class _Wanted:
         found = _in_parts(program)
         if found is program:
             return None
-        lin = linearise(found, holomorphic=self.holomorphic)
+        lin = linearise(found, holomorphic=self._by_complex(found))
         inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
         return lin if self.sparse or _thin(lin, inputs, lin.graph.reverse()) else None
 

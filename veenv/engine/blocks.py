@@ -20,6 +20,9 @@ from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation
+from veenv.linear.linear_map import canonical
+from veenv.rules.base import is_complex, real_shape
+from veenv.rules.shape import selected
 from veenv.structure import structure as algebra
 
 Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
@@ -75,18 +78,22 @@ def block_of(
     out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
     out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
     node = lin.graph.outputs[output]
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
+    of_parts = lin.realify and is_complex(in_aval)
     if node == source:
         terms: Terms | Matrix = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
     else:
         terms = () if node is None else left.get((source, node), ())
-    if not jnp.issubdtype(dtype, jnp.inexact):
-        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
-    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
     if isinstance(terms, (Indexed, Entries)):
-        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
+        shapes = real_shape(out_aval, realify=lin.realify), out_shape, in_shape
+        terms = by_complex(terms, *shapes, dtype) if of_parts else terms
         return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
-    if of_parts:
+    if of_parts and node != source:
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
+        if is_complex(out_aval):
+            real = _real_part(out_shape, dtype)
+            terms = tuple(multiply(real, e, keep=sparse) for e in terms)
     if sparse:
         return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)
     if not terms:
@@ -100,3 +107,11 @@ def _parts(shape: Sequence[int], dtype: Any) -> Edge:
     pairs = [(k, k) for k in range(rank)]
     structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
     return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
+
+
+def _real_part(shape: Sequence[int], dtype: Any) -> Edge:
+    """What takes real parts: of a function of complex numbers they say the derivative."""
+    pairs = [(k, k) for k in range(len(shape))]
+    one = selected(shape, (*shape, 2), pairs, canonical(1, 2, 0, 1, 0, 1, 1))
+    assert one.link is not None
+    return Edge(one.executed, None, dtype, link=one.link((), ()))

@@ -262,17 +262,32 @@ def _turned(
     return Indexed(pattern, Numbers(values).collected(collect), e.dtype)
 
 
-def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+def by_complex(
+    x: Matrix,
+    real_shape: Sequence[int],
+    out_shape: Sequence[int],
+    in_shape: Sequence[int],
+    dtype: Any,
+) -> Matrix:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
+
+    Those of the real part are taken of a complex result, which `real_shape` has as parts.
+    """
+    parts = 1 + (tuple(real_shape) != tuple(out_shape))
     if isinstance(x, Indexed) and x.mask is None:
         p = x.pattern
-        pattern, collect = collected(p.rows, p.cols // 2, p.out_shape, in_shape)
-        values = x.stored().astype(dtype) * jnp.asarray(np.where(p.cols % 2, -1j, 1), dtype)
+        kept = np.flatnonzero(p.rows % parts == 0)
+        rows, cols = p.rows[kept] // parts, p.cols[kept]
+        pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
+        values = x.stored()[kept].astype(dtype) * jnp.asarray(np.where(cols % 2, -1j, 1), dtype)
         return Indexed(pattern, Numbers(values).collected(collect), dtype)
     x = entries.as_computed(x)
     factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
-    cols = x.cols // 2  # no place, -1, stays none
-    return Entries.at(x.values.astype(dtype) * factor, x.rows, cols, x.shapes[0], in_shape)
+    rows, cols = x.rows // parts, x.cols // 2  # no place, -1, stays none
+    if parts > 1:
+        taken = jnp.asarray(x.rows) % parts == 0
+        rows, cols = jnp.where(taken, rows, -1), jnp.where(taken, cols, -1)
+    return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
 
 
 _MOST_STORED = 1 << 18

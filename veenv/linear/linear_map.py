@@ -282,8 +282,16 @@ class Operator:
     ) -> Array:
         """Applies the map (or its transpose) along some axes of an array; its own come last then.
 
-        Calls with an equal key share one pass through the equation that the map belongs to.
+        Calls with an equal key share one pass through the equation that the map belongs to. A map
+        of real numbers takes both parts of complex ones, one after the other.
         """
+        is_real = not (self.counts or jnp.issubdtype(self.dtype, jnp.complexfloating))
+        if is_real and jnp.iscomplexobj(x):
+            parts = [
+                self.along(part, axes, transposed=transposed, key=key and (key, name))
+                for name, part in (("real", lax.real(x)), ("imaginary", lax.imag(x)))
+            ]
+            return lax.complex(*parts)
         if self.shared is not None and key is not None:
             joint, result, operand = self.shared
             if transposed != self.flipped:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from veenv.rules.base import (
     Values,
     find,
     is_complex,
+    is_differentiable,
     real_shape,
     replayed,
     to_real,
@@ -51,9 +52,39 @@ def complex_rule(site: Site) -> Rule | None:
     return _parts if name in _PARTS else _elementwise if known.elementwise else generic
 
 
+def is_analytic(name: str, params: Any, in_avals: Iterable[Any], out_avals: Iterable[Any]) -> bool:
+    """Whether an equation surely has derivatives by complex numbers: no part or conjugate is taken.
+
+    Real numbers are constants where that is so of all equations.
+    """
+    if not any(map(is_complex, in_avals)):
+        return True
+    if bodies := [*_compat.bodies(params)]:
+        eqns = (eqn for body in bodies for eqn in body.eqns)
+        return name in _OF_BODIES and all(
+            is_analytic(e.primitive.name, e.params, _avals(e.invars), _avals(e.outvars))
+            for e in eqns
+        )
+    known = facts(name)
+    if known.flat:
+        return True
+    found = known.by_parts or (name in _ANALYTIC and not params.get("conjugate_a"))
+    return found and all(is_complex(a) for a in out_avals if is_differentiable(a))
+
+
+def _avals(variables: Iterable[Any]) -> list[Any]:
+    return [v.aval for v in variables]
+
+
 _HOLOMORPHIC = frozenset("mul div dot_general exp log sin cos tanh logistic sqrt rsqrt square "
                          "integer_pow".split())  # fmt: skip
 """Primitives of complex numbers whose rule for real ones gives the derivative."""
+_ANALYTIC = _HOLOMORPHIC | set("pow tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 "
+                               "reduce_prod cumprod scatter_mul conv_general_dilated fft lu "
+                               "triangular_solve".split())  # fmt: skip
+_OF_BODIES = frozenset("jit pjit closed_call remat2 checkpoint scan while cond "
+                       "custom_linear_solve".split())  # fmt: skip
+"""Primitives that are analytic where their bodies are."""
 
 
 def _alike(site: Site) -> Sequence[Row]:
