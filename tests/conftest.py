@@ -27,10 +27,8 @@ os.environ["VEENV_STRICT"] = "1"
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     kept = Path(__file__).parents[1] / ".pytest_cache" / "programs"
     try:
-        if (
-            sum(file.stat().st_size for file in kept.glob("*")) > 1 << 30
-        ):  # of code that has changed
-            shutil.rmtree(kept)
+        if sum(file.stat().st_size for file in kept.glob("*")) > 1 << 30:
+            shutil.rmtree(kept)  # most of it is of code that has changed
         kept.mkdir(parents=True, exist_ok=True)
     except OSError:  # where nothing can be kept, the folder goes with the tests
         passing = tempfile.TemporaryDirectory(prefix="veenv-tests-", ignore_cleanup_errors=True)
