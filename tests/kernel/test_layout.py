@@ -14,9 +14,8 @@ import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import emitter, entries, layout, records, sections
+from veenv.kernel.cpu import emitter, layout, records, sections, spans
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import fuse, trace_point
 
 ENTRIES = [*range(1, 21), 24, 25, 36, 42, 48, 63, 64, 105, 121, 127]
@@ -30,7 +29,7 @@ def test_arrays_are_read_and_written_whole(x64, monkeypatch, bytes_, any_shuffle
     known = compiling.host()
     if bytes_ > known.vector_bytes or any_shuffle > known.avx512:
         pytest.skip("this processor has no such vectors")
-    monkeypatch.setattr(entries, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
+    monkeypatch.setattr(spans, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
     monkeypatch.setattr(layout, "host", lambda: dataclasses.replace(known, avx512=any_shuffle))
     scale = bytes_ + any_shuffle  # another program for each
 
@@ -53,7 +52,7 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
     if bytes_ > compiling.host().vector_bytes:
         pytest.skip("this processor has no such vectors")
     narrow = dataclasses.replace(compiling.host(), vector_bytes=bytes_)
-    monkeypatch.setattr(entries, "host", lambda: narrow)
+    monkeypatch.setattr(spans, "host", lambda: narrow)
     monkeypatch.setattr(records, "_MOST_DIRECT", 2)
 
     def mixed(x: jax.Array, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -117,13 +116,15 @@ def test_auto_counts_what_takes_time_to_compile():
         return trace_point(fun, (np.ones(size, np.float32),), {}, (0,))
 
     plain, angles = (traced(f, 9) for f in (jnp.square, lambda x: jnp.sin(x) * jnp.cos(x)))
-    assert size_of(plain.program()) == 9 * (1 + 2 * 7)  # a product, and an entry read and written
-    assert size_of(angles.program()) > 9 * 40  # one polynomial for both functions
+    assert spans.size_of(plain.program()) == 9 * (
+        1 + 2 * 7
+    )  # a product, and an entry read and written
+    assert spans.size_of(angles.program()) > 9 * 40  # one polynomial for both functions
     wide = traced(lambda x: jnp.diag(jnp.sin(x)) @ jnp.ones((9, 9), x.dtype), 9)
     assert plain.program_within(9 * 15) is not None
     assert plain.program_within(9 * 15 - 1) is None
     stencil = traced(lambda x: jnp.diag(x * x) + jnp.roll(jnp.diag(x), 1, 0), 40)
-    assert size_of(stencil.program()) < 600
+    assert spans.size_of(stencil.program()) < 600
     assert stencil.program_within(600) is not None
     large = traced(lambda x: jnp.diag(x * x) + jnp.roll(jnp.diag(x), 1, 0), 300)
     assert large.program_within(1000) is None  # hundreds of thousands of entries are gone through

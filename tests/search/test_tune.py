@@ -402,11 +402,11 @@ def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
         return 20
 
     monkeypatch.setattr(work, "kernel_limit", refusing)
-    tuned = tune(layer, X, W, argnums=(0, 1), batch=4, budget="4s", cache=False)
+    tuned = tune(layer, X, W, argnums=(0, 1), batch=4, budget="10s", cache=False)
     kernels = [row for row in tuned.table().splitlines() if "one kernel" in row]
     assert kernels
     assert all("more than 20 scalar operations" in row for row in kernels)
-    assert all(seconds < 0.6 * 4 for seconds in patience)
+    assert all(seconds < 0.6 * 10 for seconds in patience)
     assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
 
 

@@ -68,7 +68,9 @@ def is_analytic(name: str, params: Any, in_avals: Iterable[Any], out_avals: Iter
     known = facts(name)
     if known.flat:
         return True
-    found = known.by_parts or (name in _ANALYTIC and not params.get("conjugate_a"))
+    if name in _NOT_ANALYTIC or params.get("conjugate_a"):
+        return False
+    found = known.by_parts or known.elementwise or name in _ANALYTIC
     return found and all(is_complex(a) for a in out_avals if is_differentiable(a))
 
 
@@ -79,9 +81,10 @@ def _avals(variables: Iterable[Any]) -> list[Any]:
 _HOLOMORPHIC = frozenset("mul div dot_general exp log sin cos tanh logistic sqrt rsqrt square "
                          "integer_pow".split())  # fmt: skip
 """Primitives of complex numbers whose rule for real ones gives the derivative."""
-_ANALYTIC = _HOLOMORPHIC | set("pow tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 "
-                               "reduce_prod cumprod scatter_mul conv_general_dilated fft lu "
-                               "triangular_solve".split())  # fmt: skip
+_ANALYTIC = frozenset("dot_general conv_general_dilated fft reduce_prod cumprod scatter_mul lu "
+                      "triangular_solve".split())  # fmt: skip
+"""Primitives of more than entries that are analytic; those of entries are, but for two."""
+_NOT_ANALYTIC = "conj", "sign"
 _OF_BODIES = frozenset("jit pjit closed_call remat2 checkpoint scan while cond "
                        "custom_linear_solve".split())  # fmt: skip
 """Primitives that are analytic where their bodies are."""
