@@ -40,9 +40,9 @@ def libraries(
 
     Both are timed interleaved; a ratio is the median over the rounds. The first call is tracing and
     compiling, as a ratio. The difference is that of the results, in relation to the largest. It
-    needs diffrax, optimistix, lineax, jaxopt and optax. The second table is of derivatives. The
-    third compares trajectories with CVODE, of scikit-sundae, on one core; it is empty where that is
-    not installed. Rows that are not measured now stay.
+    needs diffrax, optimistix, lineax, jaxopt, optax and blackjax. The second table is of
+    derivatives. The third compares trajectories with CVODE, of scikit-sundae, on one core; it is
+    empty where that is not installed. Rows that are not measured now stay.
 
     Args:
         solve: names of solves; all by default.

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from veenv.kernel import random_numbers
@@ -100,8 +101,20 @@ def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
 
 
+def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
+    """How many bits are one: neighbours are added, then pairs of them, and so on."""
+    bits = 8 * x.dtype.itemsize
+    y = lax.bitcast_convert_type(x, f"uint{bits}")
+    for width in (1, 2, 4, 8, 16, 32):
+        if width < bits:
+            mask = np.array((2**bits - 1) // (2**width + 1), y.dtype)
+            y = (y & mask) + (lax.shift_right_logical(y, np.array(width, y.dtype)) & mask)
+    return [lax.convert_element_type(y, x.dtype)]
+
+
 _BODIES: Mapping[str, Callable[..., Any]] = {
-    "svd": _svd, "top_k": _top_k, "cumlogsumexp": _cumlogsumexp, **random_numbers.BODIES,
+    "cumlogsumexp": _cumlogsumexp, "population_count": _population_count, "svd": _svd,
+    "top_k": _top_k, **random_numbers.BODIES,
 }  # fmt: skip
 
 

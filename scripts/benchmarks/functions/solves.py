@@ -1,4 +1,4 @@
-"""Solves of diffrax, optimistix, lineax, jaxopt and optax at one point, as their pages call them.
+"""Solves of other libraries at one point, as the pages of these call them.
 
 Each is a function of one number (and of a key, where it is random), so that a batch is many solves;
 nothing of a library is patched, and errors are raised as it raises them.
@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import blackjax  # pyright: ignore[reportMissingImports]
 import diffrax as dfx  # pyright: ignore[reportMissingImports]
 import jax
 import jax.numpy as jnp
 import jaxopt  # pyright: ignore[reportMissingImports]
 import lineax as lx  # pyright: ignore[reportMissingImports]
+import numpy as np
 import optax
 import optimistix as optx  # pyright: ignore[reportMissingImports]
 from jax import Array, lax
@@ -359,6 +361,34 @@ OPTAX: Mapping[str, Solve] = {
     "lbfgs": Solve(_line_search, tolerance=1e-2),
 }
 
+
+def _chain(kernel: Any, **options: Any) -> Callable[..., Any]:
+    """The last position of a chain, and the mean of all."""
+
+    def run(a: Any, key: Any) -> Any:
+        def density(x: Array) -> Array:
+            return -0.5 * jnp.sum(x**2 * jnp.array([1.0, 4.0, 0.2])) - 0.01 * a * jnp.sum(x**4)
+
+        sampler = kernel(density, **options)
+
+        def step(state: Any, key: Any) -> tuple[Any, Array]:
+            state = sampler.step(key, state)[0]
+            return state, state.position
+
+        start = sampler.init(jnp.zeros(3))
+        state, passed = lax.scan(step, start, jax.random.split(key, 50))
+        return state.position, passed.mean(0)
+
+    return run
+
+
+_HAMILTONIAN = {"step_size": 0.1, "inverse_mass_matrix": np.ones(3, np.float32)}
+BLACKJAX: Mapping[str, Solve] = {
+    "hmc": Solve(_chain(blackjax.hmc, num_integration_steps=8, **_HAMILTONIAN), random=True),
+    "nuts": Solve(_chain(blackjax.nuts, **_HAMILTONIAN), random=True),
+    "mala": Solve(_chain(blackjax.mala, step_size=0.1), random=True),
+}
+
 DERIVATIVES: Mapping[str, Solve] = {
     "diffrax ForwardMode": Solve(
         _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, tolerances=_LOOSE, adjoint=_FORWARD),
@@ -398,7 +428,7 @@ SOLVES: Mapping[str, Solve] = {
     f"{library} {name}": solve
     for library, solves in {
         "diffrax": DIFFRAX, "optimistix": OPTIMISTIX, "lineax": LINEAX, "jaxopt": JAXOPT,
-        "optax": OPTAX,
+        "optax": OPTAX, "blackjax": BLACKJAX,
     }.items()
     for name, solve in solves.items()
 }  # fmt: skip

@@ -11,7 +11,7 @@ from tests.clients.ecosystem.check import library, usual_promotion
 from tests.docs.pages import blocks_of, run_block
 
 pytestmark = pytest.mark.clients
-for name in ("diffrax", "optimistix", "lineax", "jaxopt", "optax"):
+for name in ("diffrax", "optimistix", "lineax", "jaxopt", "optax", "blackjax"):
     library(name)
 with usual_promotion():
     from scripts.benchmarks.functions.solves import DERIVATIVES, SOLVES, Solve
