@@ -85,6 +85,7 @@ def small_site(tmp_path: Path) -> Path:
     (pages / "index.md").write_text("# A function\n\n::: veenv.value_and_jacve\n")
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[0]
     text = text.replace("docs_dir: docs", f"docs_dir: {pages}").replace("[.]", f"[{ROOT}]")
+    text = text.replace("[scripts/docs/", f"[{ROOT}/scripts/docs/")
     settings = tmp_path / "mkdocs.yml"
     settings.write_text(text, encoding="utf-8")
     return settings
