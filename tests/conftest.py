@@ -40,6 +40,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from veenv import _compat
+
 MOST_BYTES, MOST_MAPPINGS = 3 << 29, 20_000
 DATA = Path(__file__).parent / "data"
 
@@ -87,6 +89,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_finish() -> None:
     """What was imported is not looked through for garbage again and again."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def machine_code_is_new() -> Iterator[None]:
+    """No test takes machine code of another run, or of a test that made it in another way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_compat, "compilation_cache", lambda: ("", 0))
+        yield
 
 
 @pytest.fixture

@@ -50,6 +50,22 @@ def cut(monkeypatch, length: int) -> None:
     monkeypatch.setattr(spans, "_PAIR", 2 * length)
 
 
+def test_steps_that_hold_few_numbers_take_two_registers():
+    def repeated(many):
+        def step(k, c):
+            values = [jnp.sin(c * k) for k in range(1, 60 if many else 2)]
+            return sum(values) * values[0]
+
+        return lambda x: jax.lax.fori_loop(0, 1000, step, x)
+
+    x, one = np.float32(0.3), compile.host().lanes
+    few, many, straight = (
+        trace_point(f, (x,), {}, [0]).program() for f in (repeated(False), repeated(True), jnp.sin)
+    )
+    assert spans.lanes_of(few) == 2 * one(few)
+    assert [spans.lanes_of(p) for p in (many, straight)] == [one(many), one(straight)]
+
+
 def test_too_large_a_program_is_refused():
     def with_a_copy(x, k, y):  # which nobody reads
         return mixed(x, k), y

@@ -150,10 +150,10 @@ class Emitter:
             return self._call(function, dtype, self.lanes, args)
         kind, results, part = self.vector(dtype), list[str](), f"<{half} x {element(dtype)}>"
         for first in (0, half):
-            mask = _mask(range(first, first + half))
+            mask = int_vector(range(first, first + half))
             parts = [self.emit(f"shufflevector {kind} {x}, {kind} poison, {mask}") for x in args]
             results.append(f"{part} {self._call(function, dtype, half, parts)}")
-        return self.emit(f"shufflevector {', '.join(results)}, {_mask(range(self.lanes))}")
+        return self.emit(f"shufflevector {', '.join(results)}, {int_vector(range(self.lanes))}")
 
     def _call(self, function: str, dtype: str, lanes: int, args: Sequence[str]) -> str:
         kind = f"<{lanes} x {element(dtype)}>"
@@ -262,10 +262,10 @@ class Emitter:
         self._block, self._start, self._block_has = label, len(self.lines), {}
 
 
-def _mask(places: Iterable[int]) -> str:
-    """Which lanes a shuffle takes."""
-    numbers = [f"i32 {k}" for k in places]
-    return f"<{len(numbers)} x i32> <{', '.join(numbers)}>"
+def int_vector(numbers: Iterable[int]) -> str:
+    """A constant vector of int32, such as the lanes that a shuffle takes."""
+    entries = [f"i32 {k}" for k in numbers]
+    return f"<{len(entries)} x i32> <{', '.join(entries)}>"
 
 
 def scalar_symbol(function: str, dtype: str) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from veenv.kernel.cpu.compile import host
-from veenv.kernel.cpu.emitter import Emitter, memory_element
+from veenv.kernel.cpu.emitter import Emitter, int_vector, memory_element
 from veenv.kernel.program import Leaf
 
 Place = tuple[str, int]
@@ -55,9 +55,8 @@ class Shuffles:
             return x
         if self._permute:
             return self._permuted(x, y, lanes)
-        mask = ", ".join(f"i32 {k}" for k in lanes)
         return self._emitter.emit(
-            f"shufflevector {self.kind} {x}, {self.kind} {y}, <{self.lanes} x i32> <{mask}>"
+            f"shufflevector {self.kind} {x}, {self.kind} {y}, {int_vector(lanes)}"
         )
 
     def _permuted(self, x: str, y: str, lanes: tuple[int, ...]) -> str:
