@@ -110,17 +110,17 @@ def test_eager_calls_do_not_pile_up(call):
 AT_EXIT = """
 import os
 import jax, jax.numpy as jnp, veenv
-from veenv.kernel.cpu import entries, tiles
+from veenv.kernel.cpu import entries
 
 class Watch:
-    def __init__(self, words):
-        self.words, self.write, self.users = words, os.write, tiles.USERS
+    def __init__(self, record):
+        self.record, self.write = record, os.write
     def __del__(self):
-        self.write(1, b"freed with %d users\\n" % int(self.words[self.users]))
+        self.write(1, b"freed with %d users\\n" % self.record.users)
 
 kept = jax.jit(jax.vmap(veenv.jacve(jnp.sin, kernel="fused"))).lower(jnp.ones(8)).compile()
 for entry in list(entries._registry.entries.values()):
-    entry.refers = entry.refers, Watch(entry.words)
+    entry.refers = entry.refers, Watch(entry.record)
 del entry
 print("end", flush=True)
 """

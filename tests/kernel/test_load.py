@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ from jax.experimental import serialize_executable
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import entries, ffi, sections
+from veenv.kernel.cpu import entries, records, sections
 from veenv.kernel.unrolling import unroll
 
 START = """
@@ -26,7 +27,7 @@ import gc, sys, threading, warnings
 import jax, jax.numpy as jnp, numpy as np
 import veenv
 from llvmlite import binding as llvm
-from veenv.kernel.cpu import compile, entries, ffi
+from veenv.kernel.cpu import compile, entries
 
 def f(x, k=1.0):
     return jnp.sin(x * k) * jnp.exp(x)
@@ -228,7 +229,7 @@ def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(functio
 @pytest.mark.parametrize("kernel", spared(["fused", "auto"], "auto"))
 def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
     program = f"""
-ffi.TESTED = ((0, 99),)
+entries.TESTED = ((0, 99),)
 with warnings.catch_warnings(record=True) as caught:
     for k in (1.0, 2.0):
         check(kernel(k, {kernel!r})(x), k)
@@ -265,23 +266,57 @@ def header():
     return offsets, version
 
 
+API = "Error_Create * Error_Destroy * * * * State_Set State_Get * * ThreadPool_Schedule"
+OFFSETS = {
+    "Api": dict(zip(API.split() + ["ThreadPool_NumThreads"], range(48, 152, 8), strict=True))
+    | {"api_version": 16},
+    "Api_Version": {"major_version": 16, "minor_version": 20},
+    "Args": {"args": 32},
+    "Attrs": {"attrs": 40},
+    "Buffer": {"data": 24, "rank": 32, "dims": 40},
+    "CallFrame": {"extension_start": 8, "api": 16, "ctx": 24, "args": 40, "rets": 80, "attrs": 120},
+    "Error_Create_Args": {"extension_start": 8, "message": 16, "errc": 24},
+    "Error_Destroy_Args": {"extension_start": 8, "error": 16},
+    "Metadata": {"api_version": 8, "traits": 32, "state_type_id": 40},
+    "Metadata_Extension": {"extension_base": 0, "metadata": 24},
+    "Rets": {"rets": 32},
+    "Scalar": {"value": 8},
+    "State_Get_Args": {"ctx": 16, "stage": 24, "type_id": 32, "state": 40},
+    "State_Set_Args": {"ctx": 16, "stage": 24, "type_id": 32, "state": 40},
+    "ThreadPool_NumThreads_Args": {"ctx": 16, "num_threads": 24},
+    "ThreadPool_Schedule_Args": {"ctx": 16, "task": 24, "data": 32},
+    "TypeInfo": {"extension_start": 8, "deleter": 16},
+}
+"""Where the driver's IR takes the fields of XLA's structures to be."""
+
+
 def test_structures_are_those_of_the_header_that_this_jaxlib_ships():
-    offsets, version = header()
-    assert version in ffi.TESTED
-    checked = 0
-    for name, kind in (*ffi.CALLS.items(), *((k.__name__, k) for k in ffi.STRUCTURES)):
-        known = offsets.get(f"XLA_FFI_{name}_Args") or offsets[f"XLA_FFI_{name}"]
-        for field, *_ in kind._fields_:
-            if kind is ffi.Api and field != "api_version":
-                if field not in ffi.CALLS:
-                    continue  # some have other names in other versions
-                there = known[f"XLA_FFI_{field}"]
-            else:
-                there = known.get(field, known.get("extension_base"))
-            if field not in ("next", "type"):  # of what the header has in a structure of its own
-                assert getattr(kind, field).offset == there, (name, field)
-            checked += 1
-    assert checked > 50
+    there, version = header()
+    assert version in entries.TESTED
+    for name, fields in OFFSETS.items():
+        prefix = "XLA_FFI_" if name == "Api" else ""
+        for field, offset in fields.items():
+            if field != "*":
+                known = there[f"XLA_FFI_{name}"]
+                assert known.get(prefix + field, known.get(field)) == offset, (name, field)
+
+
+DRIVER = Path(entries.__file__).with_name("driver.c")
+
+
+def test_the_ir_of_the_driver_is_made_of_its_source():
+    """Else: ``python scripts/data/refresh_driver.py``."""
+    digest = hashlib.sha256(DRIVER.read_bytes()).hexdigest()
+    assert DRIVER.with_suffix(".ll").read_text().startswith(f"; of driver.c {digest}\n")
+
+
+@pytest.mark.parametrize("record", [records.EntryRecord, records.LeafRecord])
+def test_records_are_those_of_the_driver(record):
+    name = record.__name__.removesuffix("Record").lower()
+    body = re.search(rf"^struct {name} {{(.*?)^}}", DRIVER.read_text(), re.S | re.M)[1]
+    body = re.sub(r"/\*.*?\*/", "", body)
+    fields = re.findall(r"(\w+)(?=[,;])|\(\*(\w+)\)\(", re.sub(r"(?<=\)\()[^)]*", "", body))
+    assert ["".join(field) for field in fields] == [field for field, _ in record._fields_]
 
 
 def test_an_executable_with_a_kernel_is_not_serialized():

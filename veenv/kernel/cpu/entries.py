@@ -2,7 +2,7 @@
 
 XLA calls a kernel by a key, a hash of its program, so that JAX's compilation cache on disk holds no
 addresses. A kernel is freed when no executable has its call (XLA says when an executable is
-deleted; see `veenv.kernel.cpu.driver`) and no `Kernel` object for it is left; the objects are kept
+deleted; see ``driver.c``) and no `Kernel` object for it is left; the objects are kept
 by traced programs and by the programs that JAX has lowered.
 
 Garbage may be collected, and an interrupt come, between any two statements. No finaliser does
@@ -18,18 +18,20 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
-import numpy as np
 
-from veenv.kernel.cpu import disk, ffi, records, sections, tiles
-from veenv.kernel.cpu.compile import MachineCode, Objects, in_threads, objects_of
+from veenv.kernel.cpu import disk, records, sections
+from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
 from veenv.kernel.cpu.memory import keep_memory, may_advise
 from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
+TESTED = ((0, 3), (0, 4), (0, 5))
+"""Versions of XLA's FFI, of jaxlib 0.10, 0.11.2 and 0.12; what ``driver.c`` uses is the same."""
 
 
 class UntestedVersionError(RuntimeError):
@@ -58,20 +60,14 @@ class Kernel:
 class _Entry:
     """A record that the driver reads, and what keeps its contents alive."""
 
-    words: np.ndarray  # the record
+    record: records.EntryRecord
     refers: Any  # what the record refers to
     # gives the `Kernel` object for it, None where there is none any more
     handle: Callable[[], Kernel | None] = lambda: None
 
     @property
     def address(self) -> int:
-        return self.words.ctypes.data
-
-
-def _driver() -> Objects:
-    from veenv.kernel.cpu.driver import Driver  # which need not be loaded where it is on disk
-
-    return objects_of(str(Driver().module))
+        return ctypes.addressof(self.record)
 
 
 class _Registry:
@@ -79,20 +75,23 @@ class _Registry:
 
     def __init__(self) -> None:
         self.entries: dict[int, _Entry] = {}
-        name = f"driver {may_advise()} {ffi.TESTED}"
-        made = disk.objects(name, _driver)
-        self.driver = MachineCode(made)
+        text = Path(__file__).with_name("driver.ll").read_text()
+        self.driver = MachineCode(disk.objects(text, lambda: objects_of(text)))
         insert = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         remove = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
         self.insert = insert(self.driver.address("veenv_insert"))
         self.remove = remove(self.driver.address("veenv_remove"))
-        self._list_lock = ctypes.c_int64.from_address(self.driver.variable("veenv_lock"))
+        self._list_lock = self._word("lock")
         self.unlock()
-        deleter = self.driver.address("veenv_delete_state")
-        size = ffi.TypeInfo.deleter.offset + ffi.TypeInfo.deleter.size
-        self._type_info = ffi.TypeInfo(struct_size=size, deleter=deleter)
+        for name, (major, minor) in {"oldest": min(TESTED), "newest": max(TESTED)}.items():
+            self._word(name).value = major << 32 | minor
+        self._word("advise").value = may_advise()
         self.refused = self._register()
         keep_memory()
+
+    def _word(self, name: str) -> ctypes.c_int64:
+        """A variable of the driver."""
+        return ctypes.c_int64.from_address(self.driver.variable(f"veenv_{name}"))
 
     def unlock(self) -> None:
         """Makes locks: the dictionary's, one for each kernel that is being compiled, the list's."""
@@ -102,18 +101,17 @@ class _Registry:
 
     def _register(self) -> str:
         """Makes the handlers known to XLA; says why not where they cannot be."""
-        type_id = self.driver.variable("veenv_type_id")
-        types = {"type_id": type_id, "type_info": ctypes.addressof(self._type_info)}
+        types = {name: self.driver.variable(f"veenv_{name}") for name in ("type_id", "type_info")}
         stages = {name: self.driver.address(f"veenv_{name}") for name in ("instantiate", "execute")}
         jax.ffi.register_ffi_type(f"{TARGET}_state", _capsules(types), platform="cpu")
         try:
             jax.ffi.register_ffi_target(TARGET, _capsules(stages), platform="cpu")
         except Exception:
-            seen = ctypes.c_int64.from_address(self.driver.variable("veenv_version")).value
+            seen = self._word("version").value
             version = seen >> 32, seen & 0xFFFFFFFF
-            if version in ffi.TESTED:
+            if version in TESTED:
                 raise
-            tested = ", ".join(f"{major}.{minor}" for major, minor in ffi.TESTED)
+            tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
             return (
                 f"this jaxlib has version {version[0]}.{version[1]} of XLA's foreign function "
                 f"interface, in which fused kernels were not tested (but in {tested})"
@@ -150,9 +148,8 @@ class _Registry:
         lanes = lanes_of(program)
         name = f"{program.digest()} {lanes}"
         code = MachineCode(disk.objects(name, lambda: sections.objects(program, lanes)))
-        words = np.zeros(tiles.ENTRY_WORDS, np.int64)
-        words[tiles.KEY] = key
-        entry = _Entry(words, (code, records.fill(words, program, lanes, code)))
+        record, arrays = records.entry_of(key, program, lanes, code)
+        entry = _Entry(record, (code, arrays))
         self.collect()
         with self.lock:
             self.entries[key] = entry

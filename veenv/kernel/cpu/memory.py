@@ -17,12 +17,6 @@ import sys
 
 SWITCH = "VEENV_KEEP_MEMORY"
 """The environment variable that leaves the limits as they are, where it is 0."""
-OWN_MAPPING = 32 << 20
-"""Bytes from which on glibc never takes an array from its heap."""
-LARGE_PAGE = 2 << 20
-"""Bytes of a large page; a multiple of any small one."""
-MADV_HUGEPAGE = 14
-"""Linux's number for the advice to use them."""
 _LARGEST = (32 << 20) - (64 << 10)
 """Bytes of an array that raises the limits as far as glibc lets them grow by themselves."""
 

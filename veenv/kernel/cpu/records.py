@@ -1,12 +1,14 @@
-"""The record of a kernel, which the driver reads: `veenv.kernel.cpu.tiles` has its fields."""
+"""The record of a kernel, which ``driver.c`` reads: there it says what the fields are."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from typing import Any
 
 import numpy as np
 
-from veenv.kernel.cpu import disk, tiles
+from veenv.kernel.cpu import disk
 from veenv.kernel.cpu.compile import MachineCode, Objects, objects_of
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
 from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
@@ -89,13 +91,34 @@ _CHUNK_OPERATIONS = 1_500_000
 """Operations of points that are worth a task of the thread pool, about 20 microseconds."""
 
 
-def fill(
-    words: np.ndarray, program: ScalarProgram, lanes: int, code: MachineCode
-) -> list[np.ndarray]:
-    """Writes the record of a kernel (int64) but for its key, its users and the next one.
+class LeafRecord(ctypes.Structure):
+    """What is known of an input or output."""
 
-    Returns the arrays whose addresses are in the record, which have to live as long.
-    """
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("bytes", "rank", "offset", "in_place", "staged"),
+            *("count", "sources", "places", "constants", "width", "transpose"),
+        )
+    )
+
+
+class EntryRecord(ctypes.Structure):
+    """What is known of a kernel."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("key", "users", "next", "body", "num_in", "num_out", "tile", "lanes", "staging"),
+            *("memory", "ins", "outs", "chunk", "own_stack"),
+        )
+    )
+
+
+def entry_of(
+    key: int, program: ScalarProgram, lanes: int, code: MachineCode
+) -> tuple[EntryRecord, Any]:
+    """The record of a kernel, and the arrays that have to live as long."""
     outputs = written(program)
     whole = [_bytes(made.leaf) for made in outputs if not made.by_value]
     direct = len(whole) <= _MOST_DIRECT or all(lanes * size >= _LINE for size in whole)
@@ -103,37 +126,36 @@ def fill(
     staged = sum(_bytes(m.stored) for m, there in zip(outputs, in_place, strict=True) if not there)
     tile = max(1, _STAGING // (lanes * staged)) if staged else _IN_PLACE_TILE
     inputs = [Written(leaf, leaf, ()) for leaf in program.inputs]
-    offset, rows = 0, []
+    staging, rows = 0, []
     for made, there in (*((x, True) for x in inputs), *zip(outputs, in_place, strict=True)):
         size = _bytes(made.stored)
-        row = [_bytes(made.leaf), len(made.leaf.shape), offset, int(there), size]
-        rows.append([*row, *(_by_value(made, lanes) if made.by_value else [0] * 6)])
-        offset += -(-size * lanes * (1 if there else tile) // _LINE) * _LINE
-    leaves = np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS)
-    words[tiles.BODY] = code.address("body")
-    words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(inputs), len(outputs)
-    words[tiles.TILE], words[tiles.LANES] = tile, lanes
-    tables = 8 * (STRIDE * len(inputs) + len(outputs))
+        by_value = _by_value(made, lanes) if made.by_value else ()
+        rows.append((_bytes(made.leaf), len(made.leaf.shape), staging, there, size, *by_value))
+        staging += -(-size * lanes * (1 if there else tile) // _LINE) * _LINE
+    ins, outs = (
+        (LeafRecord * len(some))(*some) for some in (rows[: len(inputs)], rows[len(inputs) :])
+    )
+    tables = ctypes.sizeof(ctypes.c_int64) * (STRIDE * len(inputs) + len(outputs))
     own_stack = code.stack > _LITTLE_STACK
-    words[tiles.STAGING], words[tiles.OWN_STACK] = offset, own_stack
-    memory = offset + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
-    words[tiles.MEMORY] = -(-memory // _LINE) * _LINE
-    words[tiles.INS] = leaves.ctypes.data
-    words[tiles.OUTS] = leaves[len(inputs) :].ctypes.data
+    memory = staging + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
     moved = sum(made.leaf.size for made in (*inputs, *outputs))
     work = _CHUNK_OPERATIONS // (program.executed + 2 * moved + 1)
-    words[tiles.CHUNK] = -(-max(work, 1) // lanes) * lanes
-    arrays = [(made.sources, made.places, made.constants) for made in outputs]
-    return [leaves, *(array for three in arrays for array in three)]
+    entry = EntryRecord(
+        key=key, body=code.address("body"), num_in=len(inputs), num_out=len(outputs),
+        tile=tile, lanes=lanes, staging=staging, memory=-(-memory // _LINE) * _LINE,
+        ins=ctypes.addressof(ins), outs=ctypes.addressof(outs),
+        chunk=-(-max(work, 1) // lanes) * lanes, own_stack=own_stack,
+    )  # fmt: skip
+    return entry, (ins, outs, outputs)
 
 
-def _by_value(made: Written, lanes: int) -> list[int]:
+def _by_value(made: Written, lanes: int) -> tuple[int, ...]:
     """The fields of a leaf that is written by values."""
     constants = made.constants.ctypes.data if made.constants.size else 0
     transpose = transposing(memory_element(made.leaf.dtype), lanes).address(NAME)
     width = np.dtype(made.leaf.dtype).itemsize
-    tables = [made.sources.ctypes.data, made.places.ctypes.data, constants]
-    return [len(made.sources), *tables, width, transpose]
+    tables = made.sources.ctypes.data, made.places.ctypes.data, constants
+    return len(made.sources), *tables, width, transpose
 
 
 def _bytes(leaf: Leaf) -> int:
