@@ -7,7 +7,7 @@ from typing import Any
 
 import lazy_loader
 
-from veenv._extras import extra
+from veenv._support import extra
 
 if __name__ != "veenv.agents":
     raise ImportError(f"{__name__} is a part of veenv: write `from veenv import agents`")

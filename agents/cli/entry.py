@@ -9,7 +9,7 @@ from functools import partial
 from typing import NoReturn
 
 from veenv import __version__
-from veenv._extras import extra
+from veenv._support import extra
 from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 

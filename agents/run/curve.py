@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from veenv._extras import extra
+from veenv._support import extra
 from veenv.measure.rows import rows_of
 from veenv.orders.documents import write_bytes
 

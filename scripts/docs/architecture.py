@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-APART = {"veenv", "veenv._compat", "veenv._context", "veenv._extras", "veenv._gymnasium"}
+APART = {"veenv", "veenv._compat", "veenv._support", "veenv._gymnasium"}
 """What every package may import, and what imports them."""
 PICTURE = ROOT / "docs" / "architecture.svg"
 

@@ -15,8 +15,9 @@ from jax.scipy import linalg, special, stats
 
 import veenv
 from tests.sampling import spared
+from veenv import _support
 from veenv.engine import api, choose, pins
-from veenv.kernel import fusing, optional, primitive
+from veenv.kernel import fusing, primitive
 
 pytestmark = pytest.mark.kernels
 A = np.array([[2.0, 1.0, 0.3], [0.5, 3.0, 0.2], [0.1, 0.4, 2.5]])
@@ -154,7 +155,7 @@ def test_another_form_is_taken(
     """The only sign is a message of level debug; a reverse order that is asked for stays one."""
     if order == "reverse" and broken in ("elimination", "linearisation", "prices"):
         pytest.skip("it was asked for")  # and nothing stands beside it that has a price
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(*BROKEN[broken], _fails)
     caplog.set_level(logging.DEBUG, "veenv")
     x = jnp.asarray(X)
@@ -169,7 +170,7 @@ def test_another_form_is_taken(
 
 def test_even_an_elimination_is_optional_outside_of_jit(monkeypatch: pytest.MonkeyPatch, x64: None):
     """One of JAX's modes takes its place, auxiliary output and all."""
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(api, "_eliminated", _fails)
     with_aux = lambda x, name: (smooth(x), {name: x})  # noqa: E731
     found, aux = veenv.jacve(with_aux, has_aux=True)(X, "x")
@@ -181,7 +182,7 @@ def test_even_an_elimination_is_optional_outside_of_jit(monkeypatch: pytest.Monk
     "options", [{"kernel": "fused"}, {"order": "forward"}, {"count_ops": True}]
 )
 def test_what_was_asked_for_raises(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(fusing, "unroll", _fails)
     monkeypatch.setattr(api, "_eliminated", _fails)
     with pytest.raises(UnforeseenError):
@@ -189,14 +190,14 @@ def test_what_was_asked_for_raises(options: dict[str, Any], monkeypatch: pytest.
 
 
 def test_a_fused_function_raises(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(fusing, "unroll", _fails)
     with pytest.raises(UnforeseenError):
         veenv.fuse(smooth)(X)
 
 
 def test_derivatives_of_kernels_are_optional(monkeypatch: pytest.MonkeyPatch, x64: None):
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     fused = veenv.fuse(lambda x: smooth(x)[1])
     fused(jnp.asarray(X))
     monkeypatch.setattr(fusing, "unroll", _fails)
@@ -212,7 +213,7 @@ def test_errors_of_the_user_are_raised_as_they_are(
     caplog: pytest.LogCaptureFixture,
 ):  # fmt: skip
     """The function is traced no second time to find that out."""
-    monkeypatch.setattr(optional, "STRICT", strict)
+    monkeypatch.setattr(_support, "STRICT", strict)
     caplog.set_level(logging.DEBUG, "veenv")
     calls, raised = [], error("of the user")
 
@@ -235,7 +236,7 @@ def test_what_is_no_mistake_of_ours_is_raised(
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(fusing, "unroll", fails)
     with pytest.raises(error):
         jax.jit(veenv.jacve(smooth))(X)

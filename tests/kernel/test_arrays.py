@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.oracles.scalar_program import run
-from veenv.kernel.arrays import arithmetic
-from veenv.kernel.builder import Builder
+from veenv.kernel.builder import Builder, arithmetic
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
 

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 from tests.sampling import spared, thinned
-from veenv.kernel.arrays import different
+from veenv.kernel.builder import different
 from veenv.kernel.fusing import fuse
 
 EXTREME = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-30, -3.7, 2.5, 1.5, 1e30]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.fold import evaluate
+from veenv.kernel.builder import evaluate
 from veenv.kernel.program import Loop, ScalarProgram
 
 

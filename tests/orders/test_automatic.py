@@ -11,7 +11,7 @@ import pytest
 
 import veenv
 from veenv.orders import cache, resolve
-from veenv.orders.climbing import climb
+from veenv.orders.order import climb
 from veenv.orders.resolve import resolve_order
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
+from veenv._support import attempt
 from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.candidates import (
     Name,
@@ -24,7 +25,6 @@ from veenv.engine.candidates import (
     other_orders,
 )
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
-from veenv.engine.eager import equal_bodies_once
 from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
@@ -32,7 +32,7 @@ from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.surroundings import anywhere, refuse_wide
+from veenv.engine.surroundings import anywhere, equal_bodies_once, refuse_wide
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import (
     Program,
@@ -44,7 +44,6 @@ from veenv.graph.program import (
 )
 from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
-from veenv.kernel.optional import attempt
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.base import equal_ones_once, is_complex, is_differentiable

@@ -19,10 +19,9 @@ import jax.core
 import jax.numpy as jnp
 
 from veenv import _compat
-from veenv._context import setting
+from veenv._support import attempt, setting
 from veenv.engine import pins
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
-from veenv.kernel.optional import attempt
 from veenv.kernel.price import (
     counts_of,
     equations_of,

@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
-from veenv._context import setting
+from veenv._support import setting
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, Selection, columns, identity, widen
 from veenv.structure import structure as algebra

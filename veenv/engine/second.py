@@ -12,9 +12,9 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
-from veenv.engine.eager import equal_bodies_once
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.surroundings import equal_bodies_once
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import hiding_aux, plain_argnums, trace
 from veenv.graph.shardings import AsWritten

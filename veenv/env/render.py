@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import UInt8
 
-from veenv._extras import extra
+from veenv._support import extra
 from veenv.env.encode import EnvParams
 from veenv.env.state import State
 from veenv.graph.graph import Graph

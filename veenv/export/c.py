@@ -13,8 +13,8 @@ import numpy as np
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import trace_point
+from veenv.kernel.ordering import entries, in_place, replacing
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, Strided
-from veenv.kernel.writes import entries, in_place, replacing
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:

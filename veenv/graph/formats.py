@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import networkx
 
-from veenv._extras import extra
+from veenv._support import extra
 
 Described: TypeAlias = Any
 """A `Graph`, whose module imports this one."""

@@ -18,8 +18,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel import loops
-from veenv.kernel.arrays import Ids, constant
-from veenv.kernel.builder import Builder
+from veenv.kernel.builder import Builder, Ids, constant
 from veenv.kernel.moves import RULES as FREE
 from veenv.kernel.program import CannotFuseError, dtype_name
 from veenv.kernel.sums import neutral, operation

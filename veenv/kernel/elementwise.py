@@ -11,12 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic, constant, constants, different, once
-from veenv.kernel.builder import Builder
+from veenv.kernel.builder import (
+    Builder,
+    Ids,
+    arithmetic,
+    constant,
+    constants,
+    different,
+    evaluate,
+    once,
+)
 from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
-from veenv.kernel.fold import evaluate
-from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, NARROW, CannotFuseError, Op, dtype_name
-from veenv.kernel.scalars import Scalars
+from veenv.kernel.program import (
+    COMPLEX,
+    DTYPES,
+    FLOATS,
+    NARROW,
+    CannotFuseError,
+    Op,
+    Scalars,
+    dtype_name,
+)
 from veenv.rules.operations import OPERATIONS
 from veenv.rules.table import TABLE, facts, named
 

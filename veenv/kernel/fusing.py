@@ -17,12 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv._context import setting
+from veenv._support import attempt, setting
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.callbacks import Carried, carried_out
-from veenv.kernel.optional import attempt
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import UNLIKE_XLA, called_by, unroll
 from veenv.rules import walk

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic, choose
-from veenv.kernel.builder import Builder
+from veenv.kernel.builder import Builder, Ids, arithmetic, choose
 from veenv.kernel.program import FLOATS, ROUNDED, CannotFuseError, dtype_name
 
 Solve = Callable[..., Sequence[Ids]]

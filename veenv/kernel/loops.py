@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veenv.kernel import complex_numbers, steps
-from veenv.kernel.arrays import Ids, choose, reals, whole
-from veenv.kernel.builder import Builder, entry
+from veenv.kernel.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
 from veenv.kernel.cpu.spans import LONG, body_size
 from veenv.kernel.program import (
     PAIRS,
-    CannotFuseError,
     Leaf,
     LongStepError,
     Loop,
@@ -27,8 +25,6 @@ from veenv.kernel.program import (
 
 SHORT = LONG
 """What all steps may take of the code to be unrolled: one function, which is compiled as fast."""
-_MOST_STACKED = 1 << 16
-"""Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""
 Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]
@@ -237,16 +233,6 @@ def _by_steps(
         return columns[i][1]
     dtype = body.inner.ops[i].dtype
     return [body.outer.op("entry", dtype, arrays_of[i], attr=t) for t in range(length)]
-
-
-def refuse_stacked(count: int) -> None:
-    """Refuses so many stacked numbers of a point where they are too many."""
-    if count > _MOST_STACKED:
-        raise CannotFuseError(
-            f"loops stack {count:,} numbers a point, of {_MOST_STACKED:,} that a kernel "
-            "has memory for",
-            "scan",
-        )
 
 
 def _refuse_stacks(

@@ -20,6 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
+from veenv.kernel.ordering import in_place, is_stacked, replacing
 from veenv.kernel.pallas_arrays import (
     Path,
     View,
@@ -30,7 +31,6 @@ from veenv.kernel.pallas_arrays import (
 )
 from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
-from veenv.kernel.writes import in_place, is_stacked, replacing
 from veenv.rules.operations import OPERATIONS
 
 

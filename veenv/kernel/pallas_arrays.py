@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from veenv.kernel.ordering import owned
 from veenv.kernel.program import Leaf, Op, ScalarProgram, Strided
-from veenv.kernel.writes import owned
 
 Path = tuple[int, ...]
 """Where an operation is: its position, after those of the loops that it is in."""

@@ -19,7 +19,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from veenv import _compat
-from veenv.kernel.optional import attempt
+from veenv._support import attempt
 from veenv.kernel.program import ScalarProgram
 
 _KEPT = 32

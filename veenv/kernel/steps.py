@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from veenv.kernel.builder import Builder
-from veenv.kernel.fold import evaluate
+from veenv.kernel.builder import Builder, evaluate
 from veenv.kernel.program import FLOATS, Op
 from veenv.rules.operations import OPERATIONS, weight
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, Rule
-from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.builder import MAX_OPERATIONS, Builder, Ids, Rule
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 

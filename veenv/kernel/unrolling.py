@@ -14,9 +14,16 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel import formulas, linear, loops, moves, random_numbers, sums
-from veenv.kernel.arrays import Ids, choose, constant, constants
 from veenv.kernel.batches import Batches
-from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.builder import (
+    MAX_OPERATIONS,
+    Builder,
+    Ids,
+    choose,
+    constant,
+    constants,
+    refuse_stacked,
+)
 from veenv.kernel.cpu.spans import LONG, size_of
 from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
@@ -202,7 +209,7 @@ def _program(
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)
-    loops.refuse_stacked(program.stacked)
+    refuse_stacked(program.stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program

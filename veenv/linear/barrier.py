@@ -18,7 +18,7 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from veenv import _compat
-from veenv._context import setting
+from veenv._support import setting
 
 PinMode = Literal["auto"] | bool
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veenv.graph.graph import CostModel, Graph
-from veenv.orders.climbing import climb_until
-from veenv.orders.order import Order, fingerprint
+from veenv.orders.order import Order, climb_until, fingerprint
 from veenv.orders.shipped import best_for
 
 CACHE_VARIABLE = "VEENV_CACHE_DIR"

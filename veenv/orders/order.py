@@ -1,11 +1,13 @@
-"""Elimination orders as records: for which graph, at what price, found how."""
+"""Elimination orders as records: for which graph, at what price, found how; hill climbing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -257,3 +259,72 @@ class Order:
             "numbers), differ from those it was found for: give these, or search anew, for example "
             "with veenv-search; see errors.html#orders-for-another-graph"
         )
+
+
+_PATIENCE = 40  # moves for each vertex without a better order after which climbing ends
+
+
+def climb(
+    graph: Graph, order: Sequence[int], cost: CostModel = "multiplications", seed: int = 0
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Moves single vertices to other places while that makes the order no more expensive.
+
+    The compiled searches get much further in a minute, but have to be compiled on a machine that
+    has never run them.
+
+    Args:
+      graph: the graph.
+      order: where climbing begins.
+      cost: the cost model.
+      seed: of the moves that are tried.
+
+    Yields:
+      The best order so far and its cost: the given one, then after every move that was evaluated.
+
+    Examples:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> list(climb(graph, [1, 2]))[-1]
+      ((1, 2), 2)
+    """
+    rng = random.Random(seed)
+    current = list(graph.check_order(order))
+    price = graph.cost(current, cost)
+    best, best_price, stale = tuple(current), price, 0
+    yield best, best_price
+    while len(best) > 1 and best_price and stale < _PATIENCE * len(best):
+        moved = current.copy()
+        vertex = moved.pop(rng.randrange(len(moved)))
+        moved.insert(rng.randrange(len(moved) + 1), vertex)
+        if graph.reverse_only:
+            moved = list(graph.legal(moved))
+        new = price if moved == current else graph.cost_within(moved, cost, price)
+        stale += 1
+        if new <= price:
+            current, price = moved, new
+        if new < best_price:
+            best, best_price, stale = tuple(moved), new, 0
+        yield best, best_price
+
+
+def climb_until(graph: Graph, order: Sequence[int], end: float, cost: CostModel) -> tuple[int, ...]:
+    """The best order that climbing finds until `time.perf_counter` is `end`; one move at least.
+
+    Args:
+      graph: the graph.
+      order: where climbing begins.
+      end: when it ends.
+      cost: the cost model.
+
+    Examples:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> climb_until(graph, [1, 2], 0.0, "multiplications")
+      (1, 2)
+    """
+    found = tuple(order)
+    for better, _ in climb(graph, order, cost):
+        found = better
+        if time.perf_counter() >= end:
+            break
+    return found

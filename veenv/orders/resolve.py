@@ -11,8 +11,7 @@ from itertools import islice
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.program import normalise_argnums
 from veenv.orders.cache import Auto
-from veenv.orders.climbing import climb
-from veenv.orders.order import Order
+from veenv.orders.order import Order, climb
 from veenv.orders.shipped import best_for
 
 _COST: CostModel = "operations"

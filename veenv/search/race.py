@@ -15,7 +15,7 @@ from threading import Event
 
 import numpy as np
 
-from veenv.orders.climbing import climb
+from veenv.orders.order import climb
 from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jax_sparse
 
-from veenv._extras import extra
+from veenv._support import extra
 from veenv.engine.sparse.summands import host_values
 
 Tensor = Any

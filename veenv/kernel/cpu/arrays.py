@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
+from veenv.kernel.ordering import Place, owned
 from veenv.kernel.program import Loop, ScalarProgram, Strided
-from veenv.kernel.writes import Place, owned
 
 ALIGNED = 64
 """Bytes of a cache line, at whose start each kept value and array begins."""

@@ -14,8 +14,8 @@ from veenv.kernel.cpu.layout import Leaves
 from veenv.kernel.cpu.loop_code import LoopCode, Scope
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
+from veenv.kernel.ordering import entries
 from veenv.kernel.program import FLOATS, FREE, ROUNDED, Op, ScalarProgram
-from veenv.kernel.writes import entries
 from veenv.rules.operations import OPERATIONS
 
 _EQUAL = 16

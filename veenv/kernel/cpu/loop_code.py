@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from veenv.kernel.cpu.arrays import Stored, memory
+from veenv.kernel.ordering import Place, in_place, replacing
 from veenv.kernel.program import Loop, Op, ScalarProgram
-from veenv.kernel.writes import Place, in_place, replacing
 
 
 def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
@@ -61,7 +61,7 @@ class Scope:
       places: where in memory its arrays are (`veenv.kernel.cpu.arrays.memory`).
       inputs: of a body what stands for its inputs: a name, an array, or what loads an entry.
       mask: in which lanes a loop still runs; None for all.
-      in_place: the arrays that are written where they are (`veenv.kernel.writes.in_place`).
+      in_place: the arrays that are written where they are (`veenv.kernel.ordering.in_place`).
       same: of each operation whether it is the same in all lanes.
       names: values of operations.
       parts: of each loop the operations of its results.

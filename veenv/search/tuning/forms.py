@@ -15,7 +15,7 @@ from veenv.graph.graph import Graph
 from veenv.kernel.fusing import KernelMode
 from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
-from veenv.orders.climbing import climb_until
+from veenv.orders.order import climb_until
 from veenv.orders.shipped import best_for
 from veenv.rules.table import facts
 

@@ -1,16 +1,45 @@
-"""Forms that nobody asked for: where one cannot be made, the call takes another."""
+"""What every package needs: a value for a while, a package that is missing, a form that fails."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("veenv")
 STRICT = bool(os.environ.get("VEENV_STRICT"))
 """Whether a failure that nobody foresaw is an error: in the tests, which set ``VEENV_STRICT=1``."""
+
+
+@contextmanager
+def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Inside, a context variable has a value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Says of imports inside which extra of veenv has what is missing.
+
+    Raises:
+      ModuleNotFoundError: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing == "veenv" or "pip install" in str(error):
+            raise
+        hint = f"needs {missing}: pip install 'veenv[{name}]'"
+        raise ModuleNotFoundError(hint, name=error.name) from None
 
 
 def attempt(
