@@ -74,8 +74,6 @@ BENCHMARKS = {
         ("sparse", "sparse", "sparse Jacobians, and solutions with them, beside other libraries",
          "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
          "--solutions 1 --small --recipe 'Newton on a line' 'pose graph'"),
-        ("tracing", "engine", "seconds to trace long functions",
-         "--sizes 100 --function solves --repeats 1"),
         ("weights", "weights", "fits the table of weights of operations",
          "--batch 64 --repeats 2 --weights {folder}/weights-table.json"),
         ("zero-shot", "zero_shot", "the shipped policy on functions it has not seen",

@@ -7,12 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import veenv
 from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, singles
-from scripts.benchmarks.functions.unrolled import long_program, unrolled
-from scripts.benchmarks.programs import MODES, Program, Race, compiled, seconds_of
+from scripts.benchmarks.programs import MODES, Program, Race, compiled
 from scripts.benchmarks.tables import Table
 from veenv.measure.timing import SHORTEST
 
@@ -134,37 +132,3 @@ def memory(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> Iterator[Table]:
         jacobian = {"": veenv.jacve(banded_residual, sparse_representation=True)}
         program = compiled(jacobian, (jnp.linspace(0.1, 1.0, size),))[""]
         table.add(size, f"{program.bytes / size:.1f}")
-
-
-def tracing(
-    sizes: tuple[int, ...] = (1000, 10_000), function: tuple[str, ...] = (), repeats: int = 3
-) -> Iterator[Table]:
-    """Seconds to trace a reverse elimination of many scalar equations, and to trace and lower.
-
-    The second table is of loops that Python unrolls, under `jit`. A kernel is compiled
-    while it is lowered for the first time, which is a column of its own; the others are medians.
-
-    Args:
-        sizes: numbers of equations.
-        function: names of unrolled functions; all by default.
-        repeats: how often each is traced and lowered after the first time, in turn with jacrev.
-    """
-    table = Table("equations", "jacve, s", "jacrev, s")
-    yield table
-    for size in sizes:
-        fun, x = long_program(size), jnp.full(4, 0.3)
-        both = veenv.jacve(fun, "reverse", kernel="xla"), jax.jacrev(fun)
-        table.add(size, *(seconds_of(jax.make_jaxpr(f), x) for f in both))
-    table = Table("function", "jacve, first, s", "jacve, s", "jacrev, s", "ratio")
-    yield table
-    for name, case in unrolled().items():
-        if function and name not in function:
-            continue
-        methods = {"jacve": veenv.jacve(case.fun), "jacrev": jax.jacrev(case.fun)}
-        seconds: dict[str, list[float]] = {method: [] for method in methods}
-        for _ in range(repeats + 1):
-            for method, jacobian in methods.items():
-                jax.clear_caches()
-                seconds[method].append(seconds_of(jax.jit(jacobian).lower, *case.args))
-        ours, theirs = (float(np.median(s[1:])) for s in seconds.values())
-        table.add(name, seconds["jacve"][0], ours, theirs, f"{ours / theirs:.1f}")
