@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +129,19 @@ def test_batches_leaves_and_arrays(batch):
     program = trace_point(fun, (x[0], s, n[0], empty[0]), {}, (0, 1, 2, 3)).program()
     assert (program.count("loop"), program.count("read")) == (2, 2)
     check(program, x, s, n, empty, rtol=1e-5)
+
+
+def test_accesses_say_in_which_memory():
+    """Leaves and tables in that of all threads, arrays in the thread's own."""
+
+    def fun(x, n):
+        total, stack = jax.lax.scan(lambda c, t: (c * t, c + t), x, jnp.linspace(0.2, 0.9, 40))
+        return total, stack[n], jnp.linspace(3, 4, 30, dtype=x.dtype)[n]
+
+    program = trace_point(fun, (np.float32(1), np.int32(0)), {}, (0, 1)).program()
+    found = set(re.findall(r"\t((?:ld|st)\.\S+)", ptx.PtxKernel(program).text([True, True], 9)))
+    assert found >= {"ld.global.nc.b32", "st.global.b32", "ld.local.b32", "st.local.b32"}
+    assert all(re.match(r"ld\.(param|global|local)|st\.(global|local)", name) for name in found)
 
 
 @LIBDEVICE

@@ -16,6 +16,7 @@ import numpy as np
 Bits = np.ndarray
 """A register of some threads: uint64, of flags bool."""
 _GAP = 4096
+_OWN = np.uint64(1 << 48)
 _LETTERS = {"f": "f", "s": "i", "u": "u", "b": "u"}
 _COMPARE = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
@@ -221,12 +222,11 @@ class Frame:
             if parts[1] == "param":
                 bits = self.params[base][self.here]
             else:
-                places = self._bits(base, offset + k * of.itemsize)
-                if parts[1] == "local":
+                own, places = self._there(parts[1], self._bits(base, offset + k * of.itemsize))
+                if own:
                     index = places.astype(np.int64)[:, None] + np.arange(of.itemsize)
                     bits = self.local[self.here[:, None], index].view(f"u{of.itemsize}")[:, 0]
                 else:
-                    assert parts[1] == "global", parts
                     bits = self.machine.load(places, of.itemsize)
             value = bits.astype(f"u{of.itemsize}").view(of)
             self._set(name, value.astype(np.uint64) if of.kind == "u" else value)
@@ -239,14 +239,21 @@ class Frame:
             if parts[1] == "param":
                 self.params.setdefault(base, np.zeros(self.count, np.uint64))[self.here] = bits
                 continue
-            places = self._bits(base, offset + k * of.itemsize)
-            if parts[1] == "local":
+            own, places = self._there(parts[1], self._bits(base, offset + k * of.itemsize))
+            if own:
                 index = places.astype(np.int64)[:, None] + np.arange(of.itemsize)
                 as_bytes = bits.astype(f"u{of.itemsize}")[:, None].view(np.uint8)
                 self.local[self.here[:, None], index] = as_bytes
             else:
-                assert parts[1] == "global", parts
                 self.machine.store(places, of.itemsize, bits)
+
+    def _there(self, space: str, places: Bits) -> tuple[bool, Bits]:
+        """Whether memory is a thread's own, and the addresses in it."""
+        if space in ("local", "global"):
+            return space == "local", places
+        own = bool((places >= _OWN).all())
+        assert own or (places < _OWN).all(), "the threads' own memory and that of all at once"
+        return own, places ^ _OWN if own else places
 
     def _place(self, text: str) -> tuple[str, int]:
         base, _, offset = text.strip("[]").partition("+")
@@ -268,7 +275,9 @@ class Frame:
             self._set(to, self._get(of, parts[-1]))
 
     def _cvta(self, parts: list[str], args: list[str]) -> None:
-        self._set(args[0], self._get(args[1], "b64"))
+        """Generic addresses of a thread's own memory have a bit that no other has."""
+        bits = self._get(args[1], "b64")
+        self._set(args[0], bits ^ _OWN if "local" in parts else bits)
 
     def _setp(self, parts: list[str], args: list[str]) -> None:
         compare, kind = parts[1], parts[-1]

@@ -39,6 +39,8 @@ CAPABILITY = 7.5
 _CHIP = f"sm_{10 * CAPABILITY:.0f}"
 _TRIPLE = "nvptx64-nvidia-cuda"
 _SIZES = (1, 2, 4, 8)
+_GLOBAL = "ptr addrspace(1)"
+"""LLVM's type of an address in the memory of all threads; that of one thread has space 5."""
 _BRANCHED = frozenset({"sin", "cos"})
 """Functions whose calls are hardly ever reached: they stay calls, which keeps the code short."""
 
@@ -109,14 +111,16 @@ def module(program: ScalarProgram, batched: Sequence[bool], batch: int) -> str:
     text, size = made.text(), memory(program, 1)[1]
     names = [f"in{k}" for k, leaf in enumerate(program.inputs) if leaf.size]
     names += [f"out{k}" for k in program.written()]
-    given = ", ".join(f"ptr addrspace(1) noalias %{name}" for name in names)
+    given = ", ".join(f"{_GLOBAL} noalias %{name}" for name in names)
     registers = {name: f"@llvm.nvvm.read.ptx.sreg.{name}.x()" for name in ("tid", "ctaid", "ntid")}
     lines = [
         f'target triple = "{_TRIPLE}"',
         *(f"declare i32 {function}" for function in registers.values()),
         *made.declared.values(),
         f"define ptx_kernel void @{NAME}({given}) nounwind {{\nentry:",
-        f"%kept = alloca [{size} x i8], align {ALIGNED}" if size else "",
+        # cast, as LLVM would take the address of memory in space 5 itself for a generic one
+        f"%stack = alloca [{size} x i8], align {ALIGNED}",
+        "%kept = addrspacecast ptr %stack to ptr addrspace(5)",
         *(f"%{name} = call i32 {function}" for name, function in registers.items()),
         "%before = mul i32 %ctaid, %ntid",
         "%number = add i32 %before, %tid",
@@ -140,16 +144,24 @@ def module(program: ScalarProgram, batched: Sequence[bool], batch: int) -> str:
 class _Instructions(Instructions):
     """The instructions of a thread, which reads leaf k at `%in{k}` and writes it at `%out{k}`."""
 
+    memory, tables = "ptr addrspace(5) %kept", " addrspace(1)"
+
     def __init__(self, program: ScalarProgram, batched: Sequence[bool], batch: int):
         super().__init__(program, 1, range(len(program.ops)), {})
         self.joins = True
         self._inputs = [
-            Stored(f"%in{k}", leaf.dtype, stride=batch if each else 1, shared=not each)
+            Stored(
+                f"{_GLOBAL} %in{k}",
+                leaf.dtype,
+                stride=batch if each else 1,
+                shared=not each,
+                loads=", !invariant.load !0",
+            )
             for k, (leaf, each) in enumerate(zip(program.inputs, batched, strict=True))
         ]
         self._outputs: dict[int, list[tuple[Stored, int]]] = {}
         for k in program.written():
-            leaf = Stored(f"%out{k}", program.outputs[k].dtype, stride=batch)
+            leaf = Stored(f"{_GLOBAL} %out{k}", program.outputs[k].dtype, stride=batch)
             for entry, i in enumerate(program.results[k]):
                 self._outputs.setdefault(i, []).append((leaf, entry))
 
@@ -187,12 +199,10 @@ class _Instructions(Instructions):
 
     def _address(self, array: Stored, index: str | int) -> str:
         """Where an entry is; addresses of leaves are made anew, as registers are scarce."""
-        if array.pointer.startswith(("%in", "%out")):
-            offset = "0" if array.shared else f"%bytes{np.dtype(array.dtype).itemsize}"
-            there = f"ptr addrspace(1) {array.pointer}, i64 {offset}"
-            place = self.emit(f"getelementptr i8, {there}")
-            place = self.emit(f"addrspacecast ptr addrspace(1) {place} to ptr")
-            array = replace(array, pointer=place)
+        if array.pointer.startswith(f"{_GLOBAL} %") and not array.shared:
+            first = f"i64 %bytes{np.dtype(array.dtype).itemsize}"
+            place = self.emit(f"getelementptr i8, {array.pointer}, {first}")
+            array = replace(array, pointer=f"{_GLOBAL} {place}")
         return super()._address(array, index)
 
     def _unweave(self, position: int, op: Op) -> None:
@@ -200,10 +210,14 @@ class _Instructions(Instructions):
 
 
 def _written(text: str) -> str:
-    """PTX of LLVM IR, with the functions of libdevice that it calls."""
+    """PTX of LLVM IR, with the functions of libdevice that it calls.
+
+    Its instructions stay in their order, as NVIDIA's compiler orders them anew: LLVM's own orders
+    take more than linear time.
+    """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=_CHIP, opt=3)
+    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=_CHIP, opt=0)
     context = llvm.create_context()
     made = llvm.parse_assembly(text, context)
     if "@__nv_" in text:

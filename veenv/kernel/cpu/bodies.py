@@ -30,6 +30,8 @@ class Instructions(Emitter):
     that `kept` says by operation, and from `base` on arrays.
     """
 
+    memory, tables = "ptr %kept", ""  # a pointer with its type, and a space of addresses
+
     def __init__(
         self,
         program: ScalarProgram,
@@ -52,7 +54,7 @@ class Instructions(Emitter):
             self.run(position)
             if position in self.kept:
                 dtype, value = self.program.ops[position].dtype, self.scope.names[position]
-                self.put(Stored("%kept", dtype, self.kept[position]), 0, value)
+                self.put(Stored(self.memory, dtype, self.kept[position]), 0, value)
             for number, made, value, count in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
@@ -98,7 +100,7 @@ class Instructions(Emitter):
         elif op.name == "input":
             name = self._input(*op.attr)
         else:
-            name = self.load(Stored("%kept", op.dtype, self.kept[i]), 0)
+            name = self.load(Stored(self.memory, op.dtype, self.kept[i]), 0)
         names[i] = name
         return name
 
@@ -122,11 +124,11 @@ class Instructions(Emitter):
             return self.stored(op.args[0])
         if op.name == "part" and op.attr < scope.program.ops[op.args[0]].attr.carries:
             return self.carried(op.args[0], op.attr)
-        constant = table(scope.program, i)
+        constant = table(scope.program, i, self.tables)
         if constant is not None:
             self.declare(*constant)
-            return Stored(constant[0], op.dtype, shared=True)
-        return Stored("%kept", op.dtype, scope.places[i, 0 if op.name == "write" else None])
+            return Stored(f"ptr{self.tables} {constant[0]}", op.dtype, shared=True)
+        return Stored(self.memory, op.dtype, scope.places[i, 0 if op.name == "write" else None])
 
     def carried(self, loop: int, k: int) -> Stored:
         """Where an array is that a loop carries."""
@@ -134,18 +136,18 @@ class Instructions(Emitter):
         if (loop, k) in scope.in_place:
             return self.stored(scope.program.ops[loop].args[k])
         dtype = scope.program.ops[loop].attr.body.inputs[k].dtype
-        return Stored("%kept", dtype, scope.places[loop, k])
+        return Stored(self.memory, dtype, scope.places[loop, k])
 
     def _address(self, array: Stored, index: str | int) -> str:
-        """Where an entry of an array is, by its number, which may be an i64."""
-        width = array.width(self.lanes)
-        offset = array.offset + width * array.start
+        """Where an entry of an array is, with its type, by its number, which may be an i64."""
+        width, kind = array.width(self.lanes), array.pointer.rpartition(" ")[0]
+        offset, near = array.offset + width * array.start, array.pointer
         if isinstance(index, int):
             offset += width * array.stride * index
-            return self.emit(f"getelementptr i8, ptr {array.pointer}, i64 {offset}")
-        moved = self.emit(f"mul i64 {index}, {width * array.stride}")
-        near = self.emit(f"getelementptr i8, ptr {array.pointer}, i64 {moved}")
-        return self.emit(f"getelementptr i8, ptr {near}, i64 {offset}")
+        else:
+            moved = self.emit(f"mul i64 {index}, {width * array.stride}")
+            near = f"{kind} {self.emit(f'getelementptr i8, {near}, i64 {moved}')}"
+        return f"{kind} {self.emit(f'getelementptr i8, {near}, i64 {offset}')}"
 
     def load(self, array: Stored, index: str | int) -> str:
         """An entry of an array, by its number, which may be an i64."""
@@ -153,13 +155,14 @@ class Instructions(Emitter):
         place = self._address(array, index)
         kind = f"<{self.lanes} x {of}>"
         if array.shared:
-            one = self.emit(f"load {of}, ptr {place}")
+            one = self.emit(f"load {of}, {place}{array.loads}")
             first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
             value = self.emit(
                 f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
             )
         else:
-            value = self.emit(f"load {kind}, ptr {place}, align {self._alignment(array)}")
+            aligned = f"align {self._alignment(array)}{array.loads}"
+            value = self.emit(f"load {kind}, {place}, {aligned}")
         return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
@@ -169,7 +172,7 @@ class Instructions(Emitter):
     def _store(self, array: Stored, index: str | int, value: str) -> None:
         """The same, of a vector as memory has it."""
         kind, place = f"<{self.lanes} x {memory_element(array.dtype)}>", self._address(array, index)
-        self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
+        self.lines.append(f"store {kind} {value}, {place}, align {self._alignment(array)}")
 
     def copy(self, source: Stored, target: Stored, count: int, mask: str | None = None) -> None:
         """Copies the entries of an array, in the lanes of a mask."""
@@ -279,7 +282,7 @@ class Instructions(Emitter):
             own = ", ".join(f"i32 {k}" for k in range(lanes))
             place = self.emit(f"add {places} {place}, <{own}>")
         base = self._address(array.view(0, 1), 0)
-        return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        return self.emit(f"getelementptr {of}, {base}, {places} {place}")
 
     def _operation(self, op: Op) -> str:
         if op.name == "read":
