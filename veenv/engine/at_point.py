@@ -16,8 +16,9 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.engine.mapped import opened
 from veenv.graph.equations import Equation
-from veenv.graph.program import trace
+from veenv.graph.program import Program, trace
 from veenv.kernel.elementwise import ELEMENTWISE
 from veenv.rules import walk
 from veenv.rules.axes import Tie, ties_of
@@ -128,11 +129,7 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
     def point(
         closed: Any, ins: Sequence[Axes], results: Sequence[Axes]
     ) -> Callable[..., list[Any]]:
-        made = _of_point(closed, ins)
-        for a, axes in zip(made.out_avals, results, strict=True):
-            if any(a.shape[j] > 1 for j in present(axes)):  # the rule has an axis of its own
-                raise _RefusedError
-        return core.jaxpr_as_fun(made)
+        return core.jaxpr_as_fun(_of_point(closed, ins, results))
 
     def later(made: Callable[[], Any]) -> Callable[[], Any]:
         found = cache(made)  # a rule may call its function: that one's rule is written when needed
@@ -209,8 +206,7 @@ def _body_classes(equation: Any) -> Classes:
             for j in range(len(a.shape)):
                 classes.join(("in", start + k, j), ("out", k, j))
     for number, closed in enumerate(bodies):
-        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-        body = trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals))))
+        avals, body = closed.in_avals, _program(closed)
         for e in body.equations:
             for tie in ties(e):
                 axes = (*tie.ins, *[tie.out] * len(e.outputs))
@@ -235,14 +231,17 @@ class _Seen(NamedTuple):
     alike: frozenset[int] = frozenset()  # further axes along which all entries are the same
 
 
-def _of_point(closed: Any, ins: Sequence[Axes]) -> Any:
-    """A closed jaxpr for one point."""
+def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = None) -> Any:
+    """A closed jaxpr for one point; `outs`: the axes of the batch that its results have."""
     if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
         raise _RefusedError
+    program = _program(closed)
 
     def run(*args: Any) -> list[Any]:
         given = list(map(_Seen, args, ins))
-        return [x.value for x in _replayed(closed, given, len(ins[0]))]
+        found = _replayed(program, given, len(ins[0]))
+        pairs = zip(found, outs or [x.axes for x in found], strict=True)
+        return [_first(x, axes) for x, axes in pairs]
 
     avals = [
         jax.ShapeDtypeStruct([1 if j in axes else n for j, n in enumerate(a.shape)], a.dtype)
@@ -251,17 +250,18 @@ def _of_point(closed: Any, ins: Sequence[Axes]) -> Any:
     return jax.make_jaxpr(run)(*avals)
 
 
-def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
-    """The results of a jaxpr."""
-    jaxpr, none = _compat.open_jaxpr(closed), (None,) * depth
-    consts = (_Seen(c, none) for c in getattr(closed, "consts", ()))
-    known = dict(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
+def _program(closed: Any) -> Program:
+    """The equations of a closed jaxpr, calls inlined."""
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
+    return opened(trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals)))))
+
+
+def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen]:
+    """The results of a program."""
+    none = (None,) * depth
+    consts = [_Seen(c, none) for c in program.constants]
 
     def step(equation: Any, operands: list[_Seen]) -> list[_Seen]:
-        inner = _compat.inlinable(equation)
-        if inner is not None:
-            return _replayed(inner, operands, depth)
         own = [_tie(equation, operands, s) for s in range(depth)]
         out = tuple(t and t.out for t in own)
         if any(own) and not is_writable(equation):
@@ -272,8 +272,9 @@ def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
         alike = _alike(equation, operands).difference(out)
         return [_Seen(x, out, alike) for x in found]
 
-    read = walk.run(jaxpr, known, step, lambda atom: _Seen(atom.val, none))
-    return [read(v) for v in jaxpr.outvars]
+    known = dict(enumerate([*args, *consts]))
+    read = walk.run(program.equations, known, step, lambda atom: _Seen(atom.val, none))
+    return [read(v) for v in program.outputs]
 
 
 def _alike(equation: Any, operands: Sequence[_Seen]) -> frozenset[int]:
@@ -299,8 +300,10 @@ def _first(x: _Seen, axes: Axes) -> Any:
     """An array with one entry along axes of the batch along which it is the same."""
     value = x.value
     for own, j in zip(x.axes, axes, strict=True):
-        if own is None and j is not None:
+        if own is None and j in x.alike:
             value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
+        elif own != j:
+            raise _RefusedError
     return value
 
 

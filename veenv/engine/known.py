@@ -43,13 +43,14 @@ class Known:
 
     def __init__(self, program: Program, others: Known | None = None, of: Sequence[Any] = ()):
         self._program, self._others, self._of = program, others, of
-        self.makers = {
-            variable: (e, k)
-            for e in program.equations
-            for k, variable in enumerate(e.outputs)
-            if variable is not None
-        }
+        self.makers: dict[Any, tuple[Equation, int]] = {}
         self._found: dict[Any, np.ndarray | None] = {}
+        for e in program.equations:
+            self.add(e)
+
+    def add(self, e: Equation) -> None:
+        """Takes an equation in that the program does not have yet."""
+        self.makers.update((v, (e, k)) for k, v in enumerate(e.outputs) if v is not None)
 
     def __call__(self, atom: Any) -> np.ndarray | None:
         """The value of a variable or `Literal`; None if it is not known."""

@@ -1,44 +1,53 @@
-"""Programs whose loops that carry nothing are written as what they do at all turns at once.
+"""Programs in which what is the same at each index of an axis is written as `jax.vmap` has it.
 
-So `jax.lax.map` is what `jax.vmap` is, whose axes `veenv.engine.parts` finds.
+Loops that carry nothing do all turns at once.  Gathers and scatters of rows by their own numbers
+(`x[jnp.arange(n), at]`, the rule of `jnp.linalg.det`) have a batch axis instead of these numbers.
+`veenv.engine.parts` finds the axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.program import Program, trace
 from veenv.rules import walk
 from veenv.rules.base import is_key
+from veenv.rules.indexmap import by_rows, windows_of
+from veenv.rules.table import facts
 
 Atom = Var | Literal
 
 
-def without_maps(program: Program) -> Program:
-    """The same program without such loops, and with arrays as constants instead of literals.
+def opened(program: Program) -> Program:
+    """What is needed of a program, written so, with arrays as constants instead of literals.
 
     Examples:
       >>> import jax.numpy as jnp
       >>> program = trace(lambda x: jax.lax.map(jnp.sin, x), (jnp.ones(3),))
-      >>> [e.primitive.name for e in without_maps(program).equations]
+      >>> [e.primitive.name for e in opened(program).equations]
       ['sin']
     """
     found = _Opened(program)
-    return _lifted(_renamed(program, found.equations, found.avals, found.read))
+    outputs = *program.outputs, *(program.aux[0] if program.aux else ())
+    equations = walk.needed(found.equations, map(found.read, outputs))
+    return _lifted(_renamed(program, equations, found.avals, found.read))
 
 
 class _Opened:
-    """The equations of a program, with those of loops that carry nothing in their place."""
+    """The equations of a program, with what they are written as in their place."""
 
     def __init__(self, program: Program):
+        self._known = Known(replace(program, equations=()))
         self.avals = list(program.avals)
         self.equations: list[Equation] = []
         self._alias: dict[Var, Atom] = {}
@@ -51,12 +60,14 @@ class _Opened:
 
     def _add(self, e: Equation) -> None:
         e = replace(e, inputs=tuple(map(self.read, e.inputs)))
-        body = _at_once(e)
-        if body is None:
+        found = _at_once(e) or _by_rows(e, self._known)
+        if found is None:
             self.equations.append(e)
+            self._known.add(e)
             return
-        known: dict[Var, Atom] = dict(enumerate(e.inputs))
-        known.update(enumerate(map(Literal, body.constants), len(e.inputs)))
+        body, given = found
+        known: dict[Var, Atom] = dict(enumerate(given))
+        known.update(enumerate(map(Literal, body.constants), len(given)))
 
         def read(atom: Atom) -> Atom:
             return self.read(known[atom]) if isinstance(atom, int) else atom
@@ -75,8 +86,8 @@ class _Opened:
                 self._alias[v] = read(out)
 
 
-def _at_once(e: Equation) -> Program | None:
-    """What all turns of a loop do, if it is one that carries nothing."""
+def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
+    """What all turns of a loop do, if it is one that carries nothing, and its inputs."""
     loop = walk.loop_of(e)
     if loop is None or not loop.length or e.effects or loop.ends[1] != loop.ends[2]:
         return None
@@ -88,7 +99,37 @@ def _at_once(e: Equation) -> Program | None:
     every = jax.vmap(core.jaxpr_as_fun(closed), axes, axis_size=loop.length)
     found = trace(every, given, argnums=tuple(range(len(given))))
     more = _num_loops(found.equations) > _num_loops(closed)  # of callbacks, one turn at a time
-    return None if more else found
+    return None if more else (found, e.inputs)
+
+
+def _by_rows(e: Equation, known: Known) -> tuple[Program, tuple[Atom, ...]] | None:
+    """A gather or scatter without a number of its indices that is their own place, and its inputs.
+
+    Indices may be joined of some that are known and others that are not.
+    """
+    if facts(e.primitive.name).form not in ("take", "put") or "dimension_numbers" not in e.params:
+        return None
+    x, index, *updates = e.inputs
+    parts, avals, last = (index,), (e.in_avals[1],), len(e.in_avals[1].shape) - 1
+    maker = known.makers[index][0] if index in known.makers else None
+    if maker and maker.primitive.name == "concatenate" and maker.params["dimension"] == last:
+        parts, avals = maker.inputs, maker.in_avals
+    values = [known(part) for part in parts]
+    every = [np.full(a.shape, -1) if v is None else v for v, a in zip(values, avals, strict=True)]
+    found = windows_of(e).own_row(e.in_avals[0].shape, np.concatenate(every, last))
+    if found is None:
+        return None
+    number, params = found[0], by_rows(e.params, *found)
+
+    def run(x: Any, parts: Sequence[Any], updates: Sequence[Any]) -> Any:
+        columns = [part[..., k : k + 1] for part in parts for k in range(part.shape[-1])]
+        rest = [*columns[:number], *columns[number + 1 :]]
+        index = jnp.concatenate(rest, -1) if rest else columns[0][..., :0]
+        return _compat.bind(e.primitive, params, [x, index, *updates])
+
+    first, _, *others = map(_compat.abstract, e.in_avals)
+    program = trace(run, (first, [*map(_compat.abstract, avals)], others), argnums=(0, 1, 2))
+    return program, (x, *parts, *updates)
 
 
 def _num_loops(of: Any) -> int:

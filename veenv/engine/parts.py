@@ -27,7 +27,7 @@ from veenv.engine.at_point import (
     ties,
 )
 from veenv.engine.known import Known
-from veenv.engine.mapped import without_maps
+from veenv.engine.mapped import opened
 from veenv.engine.points import Jacobian, Points, Run
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
@@ -231,9 +231,7 @@ def _is_finite(e: Equation) -> bool:
 
 def with_points(program: Program, jacobian: Jacobian) -> Program:
     """The program with its parts as one equation each."""
-    found = without_maps(program)
-    read = [*found.outputs, *(found.aux[0] if found.aux else ())]
-    found = replace(found, equations=tuple(walk.needed(found.equations, read)))
+    found = opened(program)
     parts = _Search(found).parts()
     return reduce(partial(_replaced, jacobian), parts, found) if parts else program
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veenv.rules import walk
-from veenv.rules.indexmap import moved, numbered, of_gather, of_scatter
+from veenv.rules.indexmap import moved, numbered, windows_of
 from veenv.rules.table import facts, named
 
 Axes = tuple[int, ...]
@@ -138,11 +138,9 @@ def _apart(equation: Any, whole: str | int, shapes: _Shapes, out: tuple[int, ...
 
 def _windows(equation: Any, shapes: _Shapes, out: tuple[int, ...]) -> list[Tie]:
     """Of gathers and scatters: batch axes, and axes that are taken or written whole."""
-    if equation.primitive.name == "gather":
-        alike = of_gather(equation.params).alike(shapes[0], len(out))
-        return [Tie(k, (j, i)) for k, j, i in alike]
-    places = of_scatter(equation.params, len(shapes[0]), shapes[2])
-    return [Tie(j, (j, i, k)) for k, j, i in places.alike(shapes[0], len(shapes[2]))]
+    gathers = equation.primitive.name == "gather"
+    alike = windows_of(equation).alike(shapes[0], len(out if gathers else shapes[2]))
+    return [Tie(k, (j, i)) if gathers else Tie(j, (j, i, k)) for k, j, i in alike]
 
 
 def _reach(equation: Any, shapes: _Shapes, out: tuple[int, ...]) -> list[Tie]:

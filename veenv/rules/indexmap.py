@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from veenv.rules import walk
 from veenv.rules.table import facts
 
 
@@ -134,6 +135,25 @@ class Windows:
         ]
         return [*((batch[i], j, i) for j, i in self.shared), *whole]
 
+    def own_row(self, shape: Sequence[int], indices: np.ndarray) -> tuple[int, int, int] | None:
+        """A number of each index that is the index's own place along an axis of all of them.
+
+        With the array's axis that it is for, and that axis. `indices` are -1 where not known.
+
+        Examples:
+          >>> entries = Windows((1, 1), (0, 1), (0, 1), (), (), clipped=False)
+          >>> entries.own_row((3, 9), np.array([[0, -1], [1, -1], [2, -1]]))
+          (0, 0, 0)
+        """
+        taken = {i for _, i in self.shared}
+        for k, j in enumerate(self.indexed):
+            for i, n in enumerate(indices.shape[:-1]):
+                own = np.arange(n).reshape(-1, *(1 for _ in indices.shape[i + 1 : -1]))
+                fits = n == shape[j] > 1 and j in self.dropped and i not in taken
+                if fits and (indices[..., k] == own).all():
+                    return k, j, i
+        return None
+
     def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
         """The number of the index that each entry of the result goes by; `batch` is their shape."""
         window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
@@ -144,6 +164,23 @@ class Windows:
         """With the axes of windows where the result has them; `count` are those of indices."""
         others, own = iter(range(count)), iter(range(count, found.ndim))
         return found.transpose([next(own if k in self.own else others) for k in range(found.ndim)])
+
+
+def by_rows(params: Any, number: int, axis: int, rows: int) -> dict[str, Any]:
+    """The parameters of a gather or scatter without a number of each index, `Windows.own_row`.
+
+    The axis of the array goes with an axis of the indices instead.
+    """
+    d = params["dimension_numbers"]
+    window, dropped, indexed, *shared = d
+    pairs = sorted([*zip(*shared, strict=True), (axis, rows)])
+    found = type(d)(
+        window,
+        tuple(j for j in dropped if j != axis),
+        (*indexed[:number], *indexed[number + 1 :]),
+        *(tuple(several) for several in zip(*pairs, strict=True)),
+    )
+    return {**params, "dimension_numbers": found, "indices_are_sorted": False}
 
 
 def of_gather(params: Any) -> Windows:
@@ -173,6 +210,14 @@ def of_scatter(params: Any, rank: int, updates: Sequence[int]) -> Windows:
         tuple(d.update_window_dims),
         clipped=_mode(params) == jax.lax.GatherScatterMode.CLIP,
     )
+
+
+def windows_of(equation: Any) -> Windows:
+    """The windows of a gather or scatter."""
+    shapes = [a.shape for a in walk.in_avals(equation)]
+    if equation.primitive.name == "gather":
+        return of_gather(equation.params)
+    return of_scatter(equation.params, len(shapes[0]), shapes[2])
 
 
 def of_block(sizes: Sequence[int]) -> Windows:
@@ -208,10 +253,8 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
     given = [i for i in indices if i is not None]
     if len(given) < len(indices):
         return None
-    if name == "gather":
-        return of_gather(equation.params).places(shapes[0], given[0])
     if indexed:
-        return of_scatter(equation.params, len(shapes[0]), shapes[2]).places(shapes[0], given[0])
+        return windows_of(equation).places(shapes[0], given[0])
     block = equation.out_avals[0].shape if first == 1 else shapes[1]
     return of_block(block).places(shapes[0], np.array([int(i) for i in given], np.int64))
 

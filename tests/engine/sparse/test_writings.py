@@ -176,9 +176,59 @@ def by_sum(u, x):
     return sum(stress_of(jnp.asarray(dn), u, x) for dn in INSIDE)
 
 
-@pytest.mark.parametrize("forces", spared([by_points_inside, by_sum], by_sum))
+def by_sum_of_determinants(u, x):
+    return sum(stress_of(jnp.asarray(dn), u, x, jnp.linalg.det) for dn in INSIDE)
+
+
+@pytest.mark.parametrize(
+    "forces", spared([by_points_inside, by_sum, by_sum_of_determinants], by_sum)
+)
 def test_forces_of_bricks(forces):
     check(*bricks(forces), most=60, blocks=1)
+
+
+ROWS, WIDTH = np.arange(NODES), 3
+CHOSEN = np.asarray(_R.integers(0, WIDTH, NODES))
+
+
+def surprise(x, chosen):
+    """Of rows, by their entries at some places; there is much before."""
+    x = jnp.sin(x) * jnp.exp(-(x**2)) + jnp.tanh(x) * jnp.log1p(x**2)
+    return chosen(jax.nn.log_softmax(x))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda x: x[ROWS, CHOSEN],
+        lambda x: jnp.take_along_axis(x, CHOSEN[:, None], 1)[:, 0],
+        lambda x: jax.vmap(lambda i, k: x[i, k])(jnp.asarray(ROWS), jnp.asarray(CHOSEN)),
+        lambda x: jax.lax.map(lambda i: x[i, jnp.asarray(CHOSEN)[i]], jnp.arange(NODES)),
+        lambda x: x[ROWS[:, None], np.stack([CHOSEN, 0 * CHOSEN], 1)],
+        lambda x: x.at[jnp.arange(NODES), CHOSEN].set(x[:, 0] ** 2),
+        lambda x: x.at[jnp.arange(NODES), CHOSEN + 1].add(x[:, 1], mode="drop"),
+        lambda x: jnp.linalg.slogdet(x.reshape(-1, 3, 3))[1],
+        lambda x: jnp.linalg.inv(x.reshape(-1, 3, 3)),
+        lambda x: jnp.diagonal(x.reshape(-1, 3, 3), axis1=1, axis2=2),
+    ],
+    ids="rows along vmap map several set drop det inv diagonal".split(),
+)
+def test_rows_by_their_own_numbers_are_parts(chosen, request):
+    def fun(z):
+        return surprise(z.reshape(NODES, WIDTH), chosen)
+
+    blocks = 2 if request.node.callspec.id in ("det", "inv") else 1  # of rows, then of matrices
+    check(fun, _R.normal(size=NODES * WIDTH), most=40, blocks=blocks)
+
+
+def test_matrices_of_one_axis_are_entries_of_their_own_numbers():
+    """All numbers of an index may be its own place: a gather of no numbers is left."""
+
+    def fun(z):
+        x = jnp.sin(z.reshape(3, 3))
+        return x[np.arange(3), np.arange(3)[:, None]] * x[np.arange(3), np.arange(3)][None]
+
+    check(fun, _R.normal(size=9), most=40, blocks=0)
 
 
 def shooting(steps, number):
