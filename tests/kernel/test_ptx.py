@@ -61,10 +61,15 @@ def interpreted(program: ScalarProgram) -> Callable[..., list[np.ndarray]]:
 
 
 def check(program: ScalarProgram, *leaves: Any, rtol: float = 1e-12) -> None:
-    """Against NumPy, operation by operation."""
-    wanted = [scalar_program.run(program, *leaves)[k] for k in program.written()]
-    for got, e in zip(interpreted(program)(*leaves), wanted, strict=True):
+    """Against NumPy, operation by operation; of noise, its size."""
+    runs = [None, *map(np.random.default_rng, range(3))]
+    wanted = [scalar_program.run(program, *leaves, rng=rng) for rng in runs]
+    for got, k in zip(interpreted(program)(*leaves), program.written(), strict=True):
+        e, *others = (found[k] for found in wanted)
         assert got.dtype == e.dtype
+        if e.dtype.kind == "f":
+            noise = np.max([np.abs(other - e) for other in others], axis=0)
+            got = np.where(np.abs(got - e) < 50 * noise, e, got)
         scale = np.abs(e[np.isfinite(e)]).max(initial=1e-30) if e.dtype.kind == "f" else 1
         np.testing.assert_allclose(got, e, rtol=rtol, atol=rtol * scale)
 
@@ -85,16 +90,17 @@ def test_every_operation(dtype):
 @pytest.mark.parametrize(
     "name",
     [name if name in WITHOUT else pytest.param(name, marks=[LIBDEVICE, pytest.mark.slow])
-     for name in veenv.tasks.list() if name not in ("Lorenz96_RK4", "EncoderDecoder")],
+     for name in veenv.tasks.list()],
 )  # fmt: skip
 def test_tasks(name, x64):
     """Jacobians in float64, at a batch that fills no block."""
     task = veenv.tasks.get(name)
-    args = [np.asarray(x) for x in task.example_args()]
+    args = jax.tree.map(np.asarray, task.example_args())
     fun = veenv.jacve(task.fun, "best", task.argnums, kernel="xla")
     program = trace_point(fun, args, {}, range(len(args))).program()
     rng = np.random.default_rng(0)
-    check(program, *(x * rng.uniform(0.9, 1.1, (5, *x.shape)) for x in args), rtol=1e-9)
+    leaves = (x * rng.uniform(0.9, 1.1, (5, *x.shape)) for x in jax.tree.leaves(args))
+    check(program, *leaves, rtol=1e-9)
 
 
 @LIBDEVICE

@@ -11,8 +11,14 @@ from veenv.kernel.builder import evaluate
 from veenv.kernel.program import Loop, ScalarProgram
 
 
-def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
-    """The results of a program at leaves with any equal batch axes in front."""
+def run(
+    program: ScalarProgram, *leaves: Any, rng: np.random.Generator | None = None
+) -> list[np.ndarray]:
+    """The results of a program at leaves with any equal batch axes in front.
+
+    With `rng` each operation on floats that is in no loop is off by up to a unit in the last place,
+    so that results of several runs differ as much as roundings change them.
+    """
     arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, program.inputs, strict=True)]
     batch = np.broadcast_shapes(
         *(x.shape[: x.ndim - len(le.shape)] for x, le in zip(arrays, program.inputs, strict=True))
@@ -21,7 +27,7 @@ def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
         np.broadcast_to(x, (*batch, *leaf.shape)).reshape((*batch, leaf.size))
         for x, leaf in zip(arrays, program.inputs, strict=True)
     ]
-    values = _values(program, [list(np.moveaxis(x, -1, 0)) for x in flat])
+    values = _values(program, [list(np.moveaxis(x, -1, 0)) for x in flat], rng)
     outputs = []
     for ids, leaf in zip(program.results, program.outputs, strict=True):
         columns = [np.broadcast_to(values[i], batch) for i in ids]
@@ -30,7 +36,9 @@ def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
     return outputs
 
 
-def _values(program: ScalarProgram, leaves: Sequence[Any]) -> list[Any]:
+def _values(
+    program: ScalarProgram, leaves: Sequence[Any], rng: np.random.Generator | None = None
+) -> list[Any]:
     """The values of all operations; of an array the list of its entries, of a loop its results."""
     values: list[Any] = []
     for op in program.ops:
@@ -56,8 +64,15 @@ def _values(program: ScalarProgram, leaves: Sequence[Any]) -> list[Any]:
             case "loop":
                 values.append(_loop(op.attr, args))
             case _:
-                values.append(evaluate(op, args))
+                values.append(_rounded(evaluate(op, args), rng))
     return values
+
+
+def _rounded(value: Any, rng: np.random.Generator | None) -> Any:
+    if rng is None or value.dtype.kind != "f":
+        return value
+    unit = np.finfo(value.dtype).eps
+    return value * (1 + rng.uniform(-unit, unit, np.shape(value))).astype(value.dtype)
 
 
 def _read(array: Sequence[Any], place: Any) -> Any:

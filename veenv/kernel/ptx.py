@@ -125,7 +125,11 @@ def module(program: ScalarProgram, batched: Sequence[bool], batch: int) -> str:
         "%before = mul i32 %ctaid, %ntid",
         "%number = add i32 %before, %tid",
         "%point = zext i32 %number to i64",
-        *(f"%bytes{n} = mul i64 %point, {n}" for n in _SIZES),
+        # as PTX, whose compiler adds in the same instruction
+        *(
+            f'%bytes{n} = call i64 asm "mul.wide.u32 $0, $1, {n};", "=l,r"(i32 %number)'
+            for n in _SIZES
+        ),
         "%never = icmp slt i64 %point, 0",
         f"%inside = icmp ult i64 %point, {batch}",
         "br i1 %inside, label %first, label %exit",
