@@ -185,3 +185,42 @@ def test_equal_loops_with_other_constants_are_other_loops():
         table *= 1.5
         fun = of(scale, start)
         np.testing.assert_allclose(veenv.jacve(fun)(X), jax.jacfwd(fun)(X), rtol=1e-5, atol=1e-6)
+
+
+def energy(x, p):
+    """Of a dict and an array; one number."""
+    return jnp.sum(jnp.sin(x * p["a"][::-1]) ** 2) * jnp.log1p(p["b"] * x[0] * x[2])
+
+
+ENERGIES = {
+    "plain": (lambda x: energy(x, {"a": x, "b": x[1]}), (X,), {}),
+    "several": (energy, (X, {"a": X + 1, "b": X[0]}), {"argnums": (0, 1)}),
+    "array": (lambda x: jnp.outer(jnp.sin(x), x * x), (X,), {}),
+    "aux": (lambda x: (jnp.prod(jnp.cos(x)), {"text": "n", "x": x[:2]}), (X,), {"has_aux": True}),
+}
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("name", ENERGIES)
+def test_a_batch_of_hessians_is_one_kernel_as_of_jacobians(name):
+    fun, args, options = ENERGIES[name]
+    plain = (lambda *a: fun(*a)[0]) if "has_aux" in options else fun
+    expected = jax.jit(jax.hessian(plain, options.get("argnums", 0)))(*args)
+    several = jax.tree.map(lambda x: jnp.stack([x] * 5), args)
+
+    made = veenv.hessian(fun, **options)
+    point = (lambda *a: made(*a)[0]) if "has_aux" in options else made
+    lowered = jax.jit(jax.vmap(point)).lower(*several)
+    assert "veenv_fused" in lowered.as_text()
+    found = jax.tree.map(lambda x: x[3], lowered.compile()(*several))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 1e-5), found, expected)
+
+
+def test_the_kernel_of_a_hessian_is_asked_for_as_that_of_a_jacobian():
+    for kernel, there in (("xla", False), ("fused", True)):
+        text = jax.jit(veenv.hessian(jnp.prod, kernel=kernel)).lower(X).as_text()
+        assert ("veenv_fused" in text) == there
+    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused, got 'no'"):
+        veenv.hessian(jnp.sum, kernel="no")
+    with pytest.raises(ValueError, match="'fft' cannot be fused"):
+        veenv.hessian(lambda x: jnp.fft.fft(x**3).real.sum(), kernel="fused")(X)

@@ -237,6 +237,7 @@ def jacobian_of_gradient(
     has_aux: bool = False,
     sparse: bool = False,
     holomorphic: bool = False,
+    kernel: KernelMode = "auto",
 ) -> Callable[..., Any]:
     """`jacve` of a function that is the gradient of another, in a trace or one of JAX's modes.
 
@@ -249,6 +250,7 @@ def jacobian_of_gradient(
       has_aux: whether the gradient comes as ``(gradient, aux)``.
       sparse: return blocks as `SparseTensor`s.
       holomorphic: it is the gradient of a holomorphic function.
+      kernel: as for `jacve`.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -257,7 +259,7 @@ def jacobian_of_gradient(
       >>> jacobian_of_gradient(cubes, "reverse", 0, always, sparse=True)(jnp.ones(2)).nse
       2
     """
-    flags = has_aux, False, True, holomorphic, False, "xla", "auto", not sparse
+    flags = has_aux, False, True, holomorphic, False, kernel, "auto", not sparse
     wanted = _Wanted(plain_order(order), argnums, *flags)
 
     def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from veenv.engine.surroundings import equal_bodies_once
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import hiding_aux, plain_argnums, trace
 from veenv.graph.shardings import AsWritten
+from veenv.kernel.fusing import KernelMode
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
 from veenv.rules.table import facts
@@ -34,6 +35,7 @@ def hessian(
     *,
     sparse_representation: Literal[True],
     holomorphic: bool = False,
+    kernel: KernelMode = "auto",
 ) -> Callable[P, SparseTensor]: ...
 @overload
 def hessian(
@@ -43,6 +45,7 @@ def hessian(
     sparse_representation: bool = False,
     has_aux: bool = False,
     holomorphic: bool = False,
+    kernel: KernelMode = "auto",
 ) -> Callable[P, Any]: ...
 def hessian(
     fun: Callable[P, Any],
@@ -51,13 +54,14 @@ def hessian(
     sparse_representation: bool = False,
     has_aux: bool = False,
     holomorphic: bool = False,
+    kernel: KernelMode = "auto",
 ) -> Callable[P, Any]:
     """Hessian of a function, by vertex elimination of its gradient (or Jacobian).
 
     Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
     of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands. In a
-    trace `jax.hessian` or reverse mode of the gradient takes its place where that is predicted to
-    be faster and gives the same. A function without a reverse mode (`while_loop`, a
+    trace `jax.hessian` or reverse mode of the gradient takes its place, or one kernel, where that
+    is predicted to be faster and gives the same. A function without a reverse mode (`while_loop`, a
     rule that cannot be transposed) is differentiated forwards twice, in orders that allow it.
 
     Args:
@@ -69,6 +73,7 @@ def hessian(
       sparse_representation: return blocks as `SparseTensor`s.
       has_aux: whether `fun` returns ``(output, aux)``; the result is then ``(hessian, aux)``.
       holomorphic: `fun` is a holomorphic function of complex arguments.
+      kernel: "fused", "xla" or "auto", as for `jacve`.
 
     Returns:
       A function of fun's arguments, whose result is as `jax.hessian`'s.
@@ -92,6 +97,7 @@ def hessian(
         has_aux=has_aux,
         sparse=sparse_representation,
         holomorphic=holomorphic,
+        kernel=kernel,
     )
 
 
