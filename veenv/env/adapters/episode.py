@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,6 +121,50 @@ class Episodes:
         cost, total, task = owned((episode.state.cost, episode.state.cost, episode.task))
         no, order = jnp.zeros((), bool), jnp.full(self.env.num_actions, -1, jnp.int32)
         return {"cost": cost, "total": total, "illegal": no, "order": order, "task": task}
+
+
+class TimeSteps:
+    """What jumanji and Stoa, whose abstract classes are called alike, leave open.
+
+    Attributes:
+      episodes: what is played.
+      types: the library's module of `TimeStep` and `StepType`.
+      last: the name of the `StepType` of an end.
+    """
+
+    episodes: Episodes
+    types: str
+    last: str
+
+    def __repr__(self) -> str:
+        """The environment."""
+        return f"{type(self).__name__}({self.episodes.env!r})"
+
+    def _begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Episode, Any]:
+        obs, episode = self.episodes.begin(key, params)
+        extras = self.episodes.first_info(episode)
+        return episode, self._time_step("FIRST", obs, episode, jnp.zeros((), jnp.float32), extras)
+
+    def _go_on(
+        self, episode: Episode, action: ArrayLike, params: EnvParams | None = None
+    ) -> tuple[Episode, Any]:
+        obs, episode, reward, extras = self.episodes.step(episode, action, params)
+        return episode, self._time_step("MID", obs, episode, reward, extras)
+
+    def _time_step(self, kind: str, obs: Any, episode: Episode, reward: Any, extras: Any) -> Any:
+        types, over = importlib.import_module(self.types), episode.state.terminated
+        kinds = types.StepType
+        return types.TimeStep(
+            step_type=jnp.where(over, getattr(kinds, self.last), getattr(kinds, kind)),
+            reward=reward,
+            discount=1.0 - over.astype(jnp.float32),
+            observation=self._shown(obs),
+            extras=extras,
+        )
+
+    def _shown(self, obs: Any) -> Any:
+        """An observation as the library's spaces have it."""
+        return obs
 
 
 def order_ids(state: State, params: EnvParams) -> Int[Array, " A"]:

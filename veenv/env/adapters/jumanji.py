@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
+from veenv.env.adapters.episode import Episode, Episodes, TimeSteps, bounds, check_kind
 from veenv.env.env import VertexEnv
 from veenv.env.task_set import TaskDistribution
 
@@ -55,28 +55,18 @@ def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
     return JumanjiVertexEnv()
 
 
-class _Jumanji:
+class _Jumanji(TimeSteps):
     """What jumanji's abstract class leaves open."""
 
-    episodes: Episodes
-
-    def __repr__(self) -> str:
-        """The environment."""
-        return f"JumanjiVertexEnv({self.episodes.env!r})"
+    types, last = "jumanji.types", "LAST"
 
     def reset(self, key: Any) -> tuple[Episode, Any]:
         """Starts an episode."""
-        types = importlib.import_module("jumanji.types")
-        obs, episode = self.episodes.begin(key)
-        extras = self.episodes.first_info(episode)
-        zero = jnp.zeros((), jnp.float32)
-        return episode, _time_step(types, types.StepType.FIRST, obs, episode, zero, extras)
+        return self._begin(key)
 
     def step(self, state: Episode, action: Any) -> tuple[Episode, Any]:
         """Eliminates one vertex."""
-        types = importlib.import_module("jumanji.types")
-        obs, episode, reward, extras = self.episodes.step(state, action)
-        return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+        return self._go_on(state, action)
 
     def render(self, state: Episode) -> UInt8[np.ndarray, "600 960 3"]:
         """The graph that is left, laid out by depth."""
@@ -104,14 +94,3 @@ class _Jumanji:
         """The spec of actions."""
         specs = importlib.import_module("jumanji.specs")
         return specs.DiscreteArray(self.episodes.env.num_actions, jnp.int32, "action")
-
-
-def _time_step(types: Any, kind: Any, obs: Any, episode: Episode, reward: Any, extras: Any) -> Any:
-    over = episode.state.terminated
-    return types.TimeStep(
-        step_type=jnp.where(over, types.StepType.LAST, kind),
-        reward=reward,
-        discount=1.0 - over.astype(jnp.float32),
-        observation=obs,
-        extras=extras,
-    )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
+from veenv.env.adapters.episode import Episode, Episodes, TimeSteps, bounds, check_kind
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.observe import as_fields
@@ -53,30 +53,23 @@ def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
     return StoaVertexEnv()
 
 
-class _Stoa:
+class _Stoa(TimeSteps):
     """What Stoa's abstract class leaves open."""
 
-    episodes: Episodes
-
-    def __repr__(self) -> str:
-        """The environment."""
-        return f"StoaVertexEnv({self.episodes.env!r})"
+    types, last = "stoa.env_types", "TERMINATED"
 
     def reset(self, rng_key: Any, env_params: EnvParams | None = None) -> tuple[Episode, Any]:
         """Starts an episode."""
-        types = importlib.import_module("stoa.env_types")
-        obs, episode = self.episodes.begin(rng_key, env_params)
-        extras = self.episodes.first_info(episode)
-        zero = jnp.zeros((), jnp.float32)
-        return episode, _time_step(types, types.StepType.FIRST, obs, episode, zero, extras)
+        return self._begin(rng_key, env_params)
 
     def step(
         self, state: Episode, action: Any, env_params: EnvParams | None = None
     ) -> tuple[Episode, Any]:
         """Eliminates one vertex."""
-        types = importlib.import_module("stoa.env_types")
-        obs, episode, reward, extras = self.episodes.step(state, action, env_params)
-        return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+        return self._go_on(state, action, env_params)
+
+    def _shown(self, obs: Any) -> Any:
+        return obs if isinstance(obs, jax.Array) else as_fields(obs)
 
     def render(
         self, state: Episode, env_params: EnvParams | None = None
@@ -116,14 +109,3 @@ class _Stoa:
 def _space(one: Any, name: str) -> Any:
     shape, dtype, low, high = bounds(one)
     return importlib.import_module("stoa.spaces").BoundedArraySpace(shape, dtype, low, high, name)
-
-
-def _time_step(types: Any, kind: Any, obs: Any, episode: Episode, reward: Any, extras: Any) -> Any:
-    over = episode.state.terminated
-    return types.TimeStep(
-        step_type=jnp.where(over, types.StepType.TERMINATED, kind),
-        reward=reward,
-        discount=1.0 - over.astype(jnp.float32),
-        observation=obs if isinstance(obs, jax.Array) else as_fields(obs),
-        extras=extras,
-    )
