@@ -111,9 +111,6 @@ def dense(
     return reduce(jnp.add, arrays)
 
 
-E = TypeVar("E")
-
-
 @dataclass(frozen=True)
 class Elimination:
     """What is left of a graph after an elimination order."""

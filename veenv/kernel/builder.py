@@ -385,7 +385,7 @@ def evaluate(op: Op, args: Sequence[Any]) -> Any:
     """
     with np.errstate(all="ignore"):
         if op.name == "convert":
-            value = _convert(args[0], op.dtype)
+            value = _converted(args[0], op.dtype)
         elif op.name == "bitcast":
             value = np.asarray(args[0]).view(op.dtype)
         else:
@@ -395,7 +395,7 @@ def evaluate(op: Op, args: Sequence[Any]) -> Any:
         return np.asarray(value).astype(op.dtype)[()]
 
 
-def _convert(x: Any, dtype: str) -> Any:
+def _converted(x: Any, dtype: str) -> Any:
     x = np.asarray(x)
     if dtype == "bool":
         return x != 0
