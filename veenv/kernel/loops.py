@@ -13,6 +13,7 @@ import numpy as np
 from veenv.kernel import complex_numbers, steps
 from veenv.kernel.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
 from veenv.kernel.cpu.spans import LONG, body_size
+from veenv.kernel.ordering import depth_first
 from veenv.kernel.program import (
     PAIRS,
     Leaf,
@@ -78,7 +79,7 @@ class _Body:
         `same` are carries that stay what they are, with their numbers outside.
         """
         ops = self.inner.ops
-        self.used, self._same, self._fixed = steps.needed(ops, results), same, bytearray(len(ops))
+        self.used, self._same, self._fixed = {*depth_first(ops, results)}, same, bytearray(len(ops))
         for i, op in enumerate(ops):
             known = op.name in ("const", _OUTER) or i in same
             args = bool(op.args) and all(self._fixed[a] for a in op.args)

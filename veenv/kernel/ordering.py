@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -92,25 +92,44 @@ def in_place(program: ScalarProgram, carries: int = 0) -> frozenset[tuple[int, i
 
 def reads_first(ops: Sequence[Op], order: Sequence[int]) -> list[int]:
     """An order in which operations that write in arrays come as late as they can."""
-    inside = set(order)
-    missing = {i: sum(a in inside for a in {*ops[i].args}) for i in order}
+    place = {i: k for k, i in enumerate(order)}
+    needs = {i: {a for a in ops[i].args if a in place} for i in order}
+    return _listed(needs, lambda i, _: (bool(replacing(ops[i])), place[i]))
+
+
+def _users(needs: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
     users: dict[int, list[int]] = {}
-    for i in order:
-        for a in {*ops[i].args} & inside:
+    for i, args in needs.items():
+        for a in args:
             users.setdefault(a, []).append(i)
-    late = {i for i in order if replacing(ops[i])}
-    rank = {i: (i in late, k) for k, i in enumerate(order)}
-    ready = [(*rank[i], i) for i in order if not missing[i]]
+    return users
+
+
+def _listed(
+    needs: Mapping[int, set[int]],
+    rank: Callable[[int, int], tuple[int, int]],
+    falls: Callable[[int], Iterable[int]] = lambda i: (),
+) -> list[int]:
+    """Operations after all that they need, of those that can come next the least by rank.
+
+    A rank is of an operation when so many have come; `falls` says of which others it is less after
+    an operation.
+    """
+    users, missing = _users(needs), {i: len(args) for i, args in needs.items()}
+    found: dict[int, None] = {}
+    ready = [(*rank(i, 0), i) for i, count in missing.items() if not count]
     heapq.heapify(ready)
-    found = []
     while ready:
-        *_, i = heapq.heappop(ready)
-        found.append(i)
-        for user in users.get(i, ()):
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, (*rank[user], user))
-    return found
+        i = heapq.heappop(ready)[-1]
+        if i in found:
+            continue
+        found[i] = None
+        for u in users.get(i, ()):
+            missing[u] -= 1
+        for u in {*users.get(i, ()), *falls(i)} - found.keys():
+            if not missing[u]:
+                heapq.heappush(ready, (*rank(u, len(found)), u))
+    return [*found]
 
 
 Results = Sequence[Sequence[int]]
@@ -200,7 +219,7 @@ def _arranged(
 ) -> tuple[ScalarProgram, int]:
     """The program of operations that are used, and how many of them `first` needs; those lead."""
     every = [i for i, flag in enumerate(used) if flag]
-    deep = _depth_first(ops, [*first, *(i for ids in results for i in ids)])
+    deep = depth_first(ops, [*first, *(i for ids in results for i in ids)])
     free = [i for i in every if ops[i].name in FREE]
     args = np.array([a for i in every for a in ops[i].args], np.int64)
     users = np.array([i for i in every for _ in ops[i].args], np.int64)
@@ -208,7 +227,7 @@ def _arranged(
     best = min((every, deep), key=lambda order: _waiting(order, users[kept], args[kept]))
     if any(replacing(ops[i]) for i in every):
         best = reads_first(ops, best)
-    early = set(_depth_first(ops, first))
+    early = set(depth_first(ops, first))
     best = [*(i for i in best if i in early), *(i for i in best if i not in early)]
     parts: dict[int, list[int]] = {}
     for i in every:
@@ -245,40 +264,27 @@ def few_alive(program: ScalarProgram) -> ScalarProgram:
     What frees most comes next, of equal operations the one that was possible last. Loops stay as
     they are, and so does a program of which this order leaves more values waiting.
     """
-    ops, ready = program.ops, list[tuple[int, int, int]]()
+    ops = program.ops
     if any(op.name == "loop" for op in ops):
         return program
-    needs = [{a for a in op.args if not _is_given(ops[a])} for op in ops]
-    users: list[list[int]] = [[] for _ in ops]
-    for i, args in enumerate(needs):
-        for a in args:
-            users[a].append(i)
-    left, missing = (list(map(len, sets)) for sets in (users, needs))
-    order = [i for i, op in enumerate(ops) if _is_given(op)]
-    done = {*order}
+    needs = {
+        i: {a for a in op.args if not _is_given(ops[a])}
+        for i, op in enumerate(ops)
+        if not _is_given(op)
+    }
+    users = _users(needs)
+    left = {a: len(found) for a, found in users.items()}
 
-    def push(i: int) -> None:
-        grows = bool(users[i]) - sum(left[a] == 1 for a in needs[i])
-        heapq.heappush(ready, (grows, -len(order), i))
+    def rank(i: int, count: int) -> tuple[int, int]:
+        return (i in users) - sum(left[a] == 1 for a in needs[i]), -count
 
-    for i in range(len(ops)):
-        if i not in done and not missing[i]:
-            push(i)
-    while ready:
-        i = heapq.heappop(ready)[-1]
-        if i in done:
-            continue
-        order.append(i)
-        done.add(i)
-        for u in users[i]:
-            missing[u] -= 1
+    def falls(i: int) -> list[int]:
         for a in needs[i]:
             left[a] -= 1
-        last = (u for a in needs[i] if left[a] == 1 for u in users[a])
-        for u in {*users[i], *last} - done:
-            if not missing[u]:
-                push(u)
-    uses = np.array([(i, a) for i, args in enumerate(needs) for a in args], np.int64)
+        return [u for a in needs[i] if left[a] == 1 for u in users[a]]
+
+    order = [i for i, op in enumerate(ops) if _is_given(op)] + _listed(needs, rank, falls)
+    uses = np.array([(i, a) for i, args in needs.items() for a in args], np.int64)
     users_of, of = uses.reshape(-1, 2).T
     if _waiting(range(len(ops)), users_of, of) <= _waiting(order, users_of, of):
         return program
@@ -289,7 +295,7 @@ def _is_given(op: Op) -> bool:
     return op.name in ("input", "const")
 
 
-def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
+def depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
     """Each root with what it needs that is not there yet, one root after the other."""
     seen, order = bytearray(len(ops)), list[int]()
     for root in roots:

@@ -23,7 +23,7 @@ from llvmlite import binding as llvm
 from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory
 from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import in_threads
-from veenv.kernel.cpu.emitter import PURE, element
+from veenv.kernel.cpu.emitter import element, scalar_symbol
 from veenv.kernel.ordering import few_alive
 from veenv.kernel.program import Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
@@ -180,15 +180,12 @@ class _Instructions(Instructions):
     def call(self, function: str, dtype: str, args: Sequence[str]) -> str:
         """Calls a function of libdevice."""
         of, kind = element(dtype), self.vector(dtype)
-        there = f"__nv_{function}{'f' if dtype == 'float32' else ''}"
-        given = ", ".join(f"{of} %x{k}" for k in range(len(args)))
-        kept = "noinline " if function in _BRANCHED else ""
-        text = f"define internal {of} @{function}_{of}({given}) {kept}{PURE} {{"
-        text += f"\n%y = call {of} @{there}({given})\nret {of} %y\n}}"
-        self.declare(there, f"declare {of} @{there}({given})\n{text}")
+        there = f"__nv_{scalar_symbol(function, dtype)}"
+        self.declare(there, f"declare {of} @{there}({', '.join([of] * len(args))})")
         numbers = [self.emit(f"extractelement {kind} {x}, i64 0") for x in args]
         values = ", ".join(f"{of} {x}" for x in numbers)
-        found = self.emit(f"call {of} @{function}_{of}({values})")
+        kept = "noinline" if function in _BRANCHED else ""
+        found = self.emit(f"call {of} @{there}({values}) {kept}")
         return self.emit(f"insertelement {kind} poison, {of} {found}, i64 0")
 
     def stored(self, i: int) -> Stored:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from veenv.kernel.builder import Builder, evaluate
+from veenv.kernel.ordering import depth_first
 from veenv.kernel.program import FLOATS, Op
 from veenv.rules.operations import OPERATIONS, weight
 
@@ -61,11 +62,11 @@ def tables(
     """
     ahead = {i: after for i, (_, after) in carried.items()}
     flags, alone = by_number(ops, ahead, columns, b)
-    used = needed(ops, [i for i in results if not flags[i]])
+    used = depth_first(ops, [i for i in results if not flags[i]])
     read = {a for i in used if not flags[i] for a in ops[i].args}
     wanted = {i for i in (*read, *results) if flags[i] and ops[i].name != "const"}
     wanted -= {ahead[i] for i in alone} - read
-    computed = sorted(needed(ops, [*wanted, *(ahead[i] for i in alone)]))
+    computed = sorted(depth_first(ops, [*wanted, *(ahead[i] for i in alone)]))
     saved = sum(weight(ops[i].name, ops[i].attr) for i in computed if ops[i].args)
     # a number that is read from a table takes as long as a multiplication
     if saved <= len(wanted) or len(computed) * len(order) > _MOST:
@@ -99,14 +100,3 @@ def divided_by(ops: list[Op], i: int, entries: list[int], b: Builder) -> list[in
     for k in users:
         ops[k] = ops[k]._replace(name="mul")
     return inverse
-
-
-def needed(ops: Sequence[Op], roots: Sequence[int]) -> set[int]:
-    """Operations that others need, with these."""
-    found, waiting = set[int](), list(roots)
-    while waiting:
-        i = waiting.pop()
-        if i not in found:
-            found.add(i)
-            waiting += ops[i].args
-    return found
