@@ -42,6 +42,7 @@ from hypothesis import HealthCheck, settings
 
 from veenv import _compat
 
+_FOUND = _compat.compilation_cache
 MOST_BYTES, MOST_MAPPINGS = 3 << 29, 20_000
 DATA = Path(__file__).parent / "data"
 
@@ -97,6 +98,18 @@ def machine_code_is_new() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_compat, "compilation_cache", lambda: ("", 0))
         yield
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A compilation cache in use, without JAX's own part in it."""
+    monkeypatch.setattr(_compat, "compilation_cache", _FOUND)
+    settings = "jax_compilation_cache_dir", "jax_compilation_cache_max_size"
+    before = [getattr(jax.config, name) for name in settings]
+    jax.config.update(settings[0], str(tmp_path))
+    yield tmp_path
+    for name, value in zip(settings, before, strict=True):
+        jax.config.update(name, value)
 
 
 @pytest.fixture

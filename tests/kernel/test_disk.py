@@ -17,25 +17,11 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.cpu import compile, disk, entries
 from veenv.kernel.cpu.compile import Objects
 
-FOUND = _compat.compilation_cache
 MADE = Objects((b"first" * 400, b"second"), ("sinf",), 64)
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A compilation cache in use, without JAX's own part in it."""
-    monkeypatch.setattr(_compat, "compilation_cache", FOUND)
-    settings = "jax_compilation_cache_dir", "jax_compilation_cache_max_size"
-    before = [getattr(jax.config, name) for name in settings]
-    jax.config.update(settings[0], str(tmp_path))
-    yield tmp_path
-    for name, value in zip(settings, before, strict=True):
-        jax.config.update(name, value)
 
 
 def files(cache: Path) -> list[Path]:

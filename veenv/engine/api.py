@@ -31,6 +31,7 @@ from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forwar
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
+from veenv.engine.remembered import Memory, memory_of
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.surroundings import anywhere, equal_bodies_once, refuse_wide
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
@@ -281,8 +282,8 @@ def _alone(forms: Forms, has_aux: bool) -> Forms:
         return mode._replace(run=lambda *args, **kwargs: pick(mode.run(*args, **kwargs)))
 
     def picked(*call: Any) -> Results:
-        eliminations, modes = forms(*call)
-        return list(map(pick, eliminations)), list(map(after, modes))
+        eliminations, modes, memory = forms(*call)
+        return Results(list(map(pick, eliminations)), list(map(after, modes)), memory)
 
     return picked
 
@@ -331,15 +332,19 @@ class _Wanted:
         """The Jacobian, `alone` or behind the value, as one kernel where that is asked for."""
         if not callable(fun):
             raise TypeError(f"fun must be callable, got {fun!r}")
-        kernel, forms = self.kernel, functools.partial(self.forms, fun)
-        if alone:
-            forms = _alone(forms, self.has_aux)
+        kernel = self.kernel
+
+        def forms_of(fun: Callable[..., Any]) -> Forms:
+            forms = functools.partial(self.forms, fun)
+            return _alone(forms, self.has_aux) if alone else forms
+
+        forms = forms_of(fun)
         if kernel not in KERNEL_MODES:
             raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
 
         @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
         def jacobian(*args: Any, **kwargs: Any) -> Any:
-            return forms(args, kwargs, False)[0][0]
+            return forms(args, kwargs, False).eliminations[0]
 
         def wanted(args: Sequence[Any]) -> tuple[int, ...]:
             return normalise_argnums(self.argnums, len(args))
@@ -348,7 +353,7 @@ class _Wanted:
         if kernel != "fused" and self.pin == "auto":
             # Beside reverse stands another order of fewer operations; "auto" comes first.
             source = -1 if self.compared == "reverse" else 0
-            return choosing(jacobian, forms, wanted, kernel=kernel == "auto", source=source)
+            return choosing(jacobian, forms_of, fun, wanted, kernel=kernel == "auto", source=source)
         if kernel != "fused":
             return plain
 
@@ -372,12 +377,41 @@ class _Wanted:
         _check_types(program, holomorphic=self.holomorphic, allow_int=self.allow_int)
         if is_symbolic(program):
             return self._uncounted(program, args, kwargs, others)
+        memory = self._memory(program, args, kwargs) if others else None
+        if memory is not None and memory.found is not None:
+            return Results([self._blank(program, args)], [], memory)
         by_order = functools.partial(self._by_order, program, args, kwargs, others)
         if self.compared != "auto" or self.dense:
-            return by_order()
+            return by_order()._replace(memory=memory)
         own = by_jax(program, self.argnums, has_aux=self.has_aux)
-        by_mode = lambda: ([own(*args, **kwargs)], [])  # noqa: E731
-        return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
+        by_mode = lambda: Results([own(*args, **kwargs)], [])  # noqa: E731
+        found = attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
+        return found._replace(memory=memory)
+
+    def _memory(self, program: Program, args: Any, kwargs: Any) -> Memory | None:
+        """Where the Jacobian's kernel is remembered, if it is anywhere."""
+        arrays = (self.dense or not self.sparse) and not (self.count_ops or self.holomorphic)
+        if self.kernel != "auto" or not arrays or not isinstance(self.order, (str, tuple)):
+            return None
+        halves = self.symmetric is not None and self.symmetric(args, kwargs)
+        wanted = f"{replace(self, symmetric=None)} {halves}"
+        return memory_of(program, wanted, jax.tree.leaves((args, kwargs)))
+
+    def _blank(self, program: Program, args: Sequence[Any]) -> Any:
+        """What `value_and_jacve` returns, full of zeros."""
+
+        def zeros(aval: Any, *behind: int) -> Any:
+            return jnp.zeros((*aval.shape, *behind), aval.dtype)
+
+        inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
+        avals = program.avals[: program.num_inputs]
+        rows = [
+            tuple(zeros(out, *x.shape).astype(x.dtype) for x in avals) for out in program.out_avals
+        ]
+        blocks = assembled(program, rows, inputs, isinstance(self.argnums, tuple))
+        aux = [] if program.aux is None else list(map(zeros, program.aux[1]))
+        value = _returned(program, list(map(zeros, program.out_avals)), aux)
+        return value, jax.tree.unflatten(program.out_tree, blocks)
 
     def _by_complex(self, program: Program) -> bool:
         """Whether all partials are complex numbers; otherwise variables are pairs of real ones."""
@@ -394,7 +428,7 @@ class _Wanted:
             refuse_symbolic(program)
         if others:
             raise NotTracedError
-        return [by_jax(program, self.argnums, has_aux=self.has_aux)(*args, **kwargs)], []
+        return Results([by_jax(program, self.argnums, has_aux=self.has_aux)(*args, **kwargs)], [])
 
     def _by_order(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
@@ -440,7 +474,7 @@ class _Wanted:
         half = half_of(lin) if halves else Half()
         thin = not (plain or self.dense) and self.compared is not None and _thin(lin, inputs, ids)
         if not (plain or thin) and (alone := modes_alone(lin, ids, modes)):
-            return [], alone
+            return Results([], alone)
         sparse = self.sparse or thin
         with equal_bodies_once(), meeting_infinity(meets_infinity(lin)):
             values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
@@ -451,13 +485,13 @@ class _Wanted:
                     blocks.append(all_blocks(lin, left, half, sparse=False))
             blocks = _dense(blocks) if self.dense or thin else blocks
             several = isinstance(self.argnums, tuple)
-            trees = [assembled(lin, rows, inputs, several) for rows in blocks]
-            value = _returned(program, values)
+            trees = [assembled(program, rows, inputs, several) for rows in blocks]
+            value = _returned(program, values.outputs, values.aux)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if self.count_ops:
             counted = None if sparse or any(lin.reverse_only) else done
             found = [(*pair, counts_of(lin.graph, ids, counted)) for pair in found]
-        return found, [*modes.values()]
+        return Results(found, [*modes.values()])
 
 
 def _in_parts(program: Program) -> Program:
@@ -511,15 +545,15 @@ def _eliminated(
     return values, eliminate(lin, values.edges, ids, values.calls)
 
 
-def _returned(program: Program, values: Evaluation) -> Any:
-    """What the function returned."""
-    outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
-    value = jax.tree.unflatten(program.out_tree, outputs)
+def _returned(program: Program, outputs: Sequence[Any], aux: Sequence[Any]) -> Any:
+    """What the function returned, of values of its leaves."""
+    values = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, outputs))
+    value = jax.tree.unflatten(program.out_tree, values)
     if not program.aux:
         return value
     _, avals, tree = program.aux
-    aux = map(_compat.as_weak_as, avals, map(jnp.asarray, values.aux))
-    return value, jax.tree.unflatten(tree, aux)
+    others = map(_compat.as_weak_as, avals, map(jnp.asarray, aux))
+    return value, jax.tree.unflatten(tree, others)
 
 
 def _dense(trees: Any) -> Any:

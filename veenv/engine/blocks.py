@@ -20,6 +20,7 @@ from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation
+from veenv.graph.program import Program
 from veenv.linear.linear_map import canonical
 from veenv.rules.base import is_complex, real_shape
 from veenv.rules.shape import selected
@@ -44,10 +45,10 @@ def all_blocks(
 
 
 def assembled(
-    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
+    program: Program, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
 ) -> list[Any]:
     """For each output leaf, the tree of blocks by the selected arguments."""
-    avals = lin.program.avals[: lin.graph.num_inputs]
+    avals = program.avals[: program.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
     for row in rows:
         leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]

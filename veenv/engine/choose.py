@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.core
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv._support import attempt, setting
 from veenv.engine import pins
-from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
+from veenv.engine.remembered import Memory, forgetting
+from veenv.kernel.fusing import Traced, are_limited, run_kernel, trace_leaves, trace_point
 from veenv.kernel.price import (
     counts_of,
     equations_of,
@@ -37,6 +38,9 @@ from veenv.kernel.program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS
+
+if TYPE_CHECKING:
+    from veenv.kernel.cpu.finished import Finished
 
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
@@ -60,16 +64,24 @@ class NotTracedError(Exception):
     """A rule closes over values of the function: it is not traced and run again, but run."""
 
 
-Results = tuple[list[Any], list[JaxMode]]
-"""Of the elimination and of those by other orders, of none where only a mode of JAX is wanted;
-JAX's own modes, whose results are the same."""
+class Results(NamedTuple):
+    """A Jacobian in several ways."""
+
+    # of the elimination and of those by other orders, of none where only a mode of JAX is wanted
+    eliminations: list[Any]
+    modes: list[JaxMode]  # JAX's own, whose results are the same
+    # where its kernel is remembered; if one is there the elimination is blank: of its shapes
+    memory: Memory | None = None
+
+
 Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
 """From positional and keyword arguments, and whether other forms are wanted, to results."""
 
 
 def choosing(
     jacobian: Callable[..., Any],
-    forms: Forms,
+    forms_of: Callable[[Callable[..., Any]], Forms],
+    fun: Callable[..., Any],
     argnums: Callable[[Sequence[Any]], Sequence[int]],
     *,
     kernel: bool,
@@ -79,46 +91,42 @@ def choosing(
 
     Args:
       jacobian: by elimination, called where nothing is compiled.
-      forms: all results at once, every value that might be expensive pinned.
+      forms_of: of a function all results at once, every value that might be expensive pinned.
+      fun: the function.
       argnums: of the positional arguments those that are differentiated by.
       kernel: one kernel is a form, too.
       source: the number of the elimination that becomes the kernel, of the fewest operations.
     """
+    look = functools.partial(_considered, jacobian, kernel=kernel, source=source)
 
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        modes: list[JaxMode] = []
-        raised: list[Exception] = []  # where the function is traced and eliminated
-
-        @functools.wraps(jacobian, updated=())
-        def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
-            with _noted(raised):
-                results, modes[:] = forms(args, kwargs, True)
-            return results
-
         leaves, tree = jax.tree.flatten((args, kwargs))
         places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
         if not places:
             return jacobian(*args, **kwargs)
+        raised: list[Exception] = []  # where the function is traced and eliminated
 
         def trace(results: Callable[..., list[Any]]) -> Traced:
             if kernel:
                 return trace_point(results, args, kwargs, argnums(args))
             return trace_leaves(results, leaves, tree, places)
 
+        def forms(*call: Any) -> Results:
+            with _noted(raised):
+                return forms_of(fun)(*call)
+
         def best() -> Any:
-            traced = trace(eliminations)
-            # Reverse mode of JAX sums over the devices where only some of the values differ.
-            alike = _compat.vary_alike(traced.operands)
-            own = _Modes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
-            if not traced.tree.children():
-                first, others = own.split()
-                if first:
-                    name = own.modes[-1 - len(others.modes)].name
-                    return _cheapest(first, others, kernel=kernel, waits=kernel, name=name)
-                traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
-            first, fused = _separate(traced), kernel and alike
-            return _cheapest(first, own, source, kernel=fused, waits=fused)
+            found = look(forms, trace, args, kwargs)
+            if isinstance(found, Considered):
+                return _cheapest(found)
+            traced, memory, program = found
+            dynamic = traced.dynamic
+            shapes = [_compat.shape_of(x) if k in dynamic else x for k, x in enumerate(leaves)]
+            given = jax.tree.unflatten(tree, shapes)
+            again = lambda f: trace_leaves(f, shapes, tree, dynamic)  # noqa: E731
+            made = lambda: look(forms_of(memory.again), again, *given)  # noqa: E731
+            return _remembered(traced, memory, program, made)
 
         try:
             return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
@@ -126,6 +134,47 @@ def choosing(
             return jacobian(*args, **kwargs)
 
     return chosen
+
+
+def _considered(
+    jacobian: Callable[..., Any],
+    forms: Forms,
+    trace: Callable[[Callable[..., list[Any]]], Traced],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    kernel: bool,
+    source: int,
+) -> Considered | _Known:
+    """What there is to choose from; no choice where the kernel that is taken is remembered.
+
+    `trace` traces a function of some of the arguments' leaves.
+    """
+    made = Results([], [])
+
+    @functools.wraps(jacobian, updated=())
+    def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
+        nonlocal made
+        made = forms(args, kwargs, True)
+        return made.eliminations
+
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    anew = not kernel or _watcher.get() is not None or are_limited()
+    with forgetting() if anew else nullcontext():
+        traced = trace(eliminations)
+    if made.memory is not None and made.memory.found is not None:
+        return _Known(_separate(traced)[0], made.memory, made.memory.found)
+    # Reverse mode of JAX sums over the devices where only some of the values differ.
+    alike = _compat.vary_alike(traced.operands)
+    own = _Modes(tuple(made.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+    if not traced.tree.children():
+        first, others = own.split()
+        if first:
+            name = own.modes[-1 - len(others.modes)].name
+            return Considered(first, others, 0, kernel, name, made.memory)
+        traced = trace(lambda *args, **kwargs: forms(args, kwargs, False).eliminations)
+    first, fused = _separate(traced), kernel and alike
+    return Considered(first, own, source, fused, "elimination", made.memory)
 
 
 @contextmanager
@@ -294,28 +343,12 @@ class Menu:
         return any(known[0](batch) >= known[1](batch) for batch in _TYPICAL)
 
 
-def _cheapest(
-    first: Sequence[Traced],
-    own: _Modes,
-    source: int = 0,
-    *,
-    kernel: bool,
-    waits: bool,
-    name: str = "elimination",
-) -> Any:
-    """The Jacobian in the cheapest form; it `waits` until the batch is known where it may.
-
-    Args:
-      first: traced eliminations, or one of JAX's modes alone; the first is what was asked for.
-      own: JAX's own modes beside them.
-      source: the number of the one that becomes the kernel.
-      kernel: whether one kernel is a form.
-      waits: whether the batch may be waited for without a kernel.
-      name: what the first ones are.
-    """
+def _cheapest(found: Considered) -> Any:
+    """The Jacobian in the cheapest form; where it may it waits until the batch is known."""
     watcher = _watcher.get()
     if watcher is not None:
-        watcher(Considered(first, own, source, kernel, name))
+        watcher(found)
+    first, own, source, kernel, _, memory = found
     asked, every = first[0], range(len(first[0].closed.out_avals))
     made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
     base, program = made.traced, made.program
@@ -325,9 +358,11 @@ def _cheapest(
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
         several = menu(base, later=True)
         instead = _instead(several, program, wanted)
+        if memory is not None:
+            instead = _noting(instead, functools.partial(memory.keep, base, program))
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
     known = Menu([Form.of(one, True) for one in first], list, own.operations)
-    if waits and known.is_open() and _is_pure(first):
+    if kernel and known.is_open() and _is_pure(first):
         later = menu(asked, later=True)
         batched = Batched(
             list(map(jax.typeof, asked.operands)),
@@ -335,10 +370,58 @@ def _cheapest(
             lambda *operands: later.cheapest(None).run(every)(*operands),
             lambda batch: later.cheapest(batch).run(every),
         )
-        found = call(batched, *map(jnp.asarray, asked.operands))
-        return asked.result(list(map(_compat.as_weak_as, asked.closed.out_avals, found)))
+        results = call(batched, *map(jnp.asarray, asked.operands))
+        return asked.result(list(map(_compat.as_weak_as, asked.closed.out_avals, results)))
     now = menu(asked, later=False)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
+
+
+def _remembered(
+    blank: Traced, memory: Memory, program: Finished, made: Callable[[], Considered | _Known]
+) -> Any:
+    """The Jacobian as the kernel that is remembered; all else is `made` where it is asked for.
+
+    That is where the batch is another than those that are remembered, on other machines, and where
+    it is differentiated.
+    """
+    wanted, wide = program.written(), jnp.result_type(float) == jnp.float64
+
+    @functools.cache
+    def considered() -> Considered:
+        with forgetting(), jax.enable_x64(wide):
+            found = made()
+        assert isinstance(found, Considered)
+        return found
+
+    def xla(*operands: Any) -> list[Any]:
+        first = considered().first
+        return Form.of(first[0], len(first) > 1).run(wanted)(*operands)
+
+    def instead(batch: int) -> Run | None:
+        if batch in program.batches:
+            return None
+        first, own, source, *_ = considered()
+        kernel = kernel_of(first, own, source)
+        menu = menu_of(first, own, kernel, kernel.traced or first[0], later=True)
+        if kernel.program is None:
+            return menu.cheapest(batch).run(wanted)
+        return _instead(menu, kernel.program, wanted)(batch)
+
+    return run_kernel(blank, program, xla, _noting(instead, memory.add))
+
+
+def _noting(
+    instead: Callable[[int], Run | None], note: Callable[[int], None]
+) -> Callable[[int], Run | None]:
+    """The same, which notes at which batches there is nothing."""
+
+    def noted(batch: int) -> Run | None:
+        found = instead(batch)
+        if found is None:
+            attempt(lambda: note(batch), lambda: None)
+        return found
+
+    return noted
 
 
 class Considered(NamedTuple):
@@ -349,6 +432,15 @@ class Considered(NamedTuple):
     source: int  # the number of the one that becomes the kernel
     kernel: bool  # whether one kernel is a form
     name: str  # what the first ones are
+    memory: Memory | None = None  # where the kernel is remembered that is taken
+
+
+class _Known(NamedTuple):
+    """A kernel that is taken, as it was before."""
+
+    traced: Traced  # of the Jacobian's shapes, and full of zeros
+    memory: Memory
+    program: Finished
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import jax
 import jax.core
@@ -27,6 +27,9 @@ from veenv.kernel.unrolling import UNLIKE_XLA, called_by, unroll
 from veenv.rules import walk
 from veenv.rules.base import filled, is_differentiable, is_key, parted
 from veenv.rules.meanings import spelled_out
+
+if TYPE_CHECKING:
+    from veenv.kernel.cpu.finished import Finished
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,6 +125,11 @@ class Traced:
 def kernels_within(size: int) -> AbstractContextManager[None]:
     """Refuses kernels of a larger `size_of`, for who has no time to compile them."""
     return setting(_largest, min(size, MAX_OPERATIONS))
+
+
+def are_limited() -> bool:
+    """Whether it does."""
+    return _largest.get() < MAX_OPERATIONS
 
 
 def trace_point(
@@ -316,7 +324,7 @@ def as_kernel(
 
 def run_kernel(
     traced: Traced,
-    program: ScalarProgram,
+    program: ScalarProgram | Finished,
     xla: Callable[..., list[Any]] | None = None,
     instead: Callable[[int], Callable[..., Any] | None] | None = None,
     again: primitive.Again | None = None,
@@ -359,7 +367,7 @@ def run_kernel(
 
 def _as_kernel_dtypes(
     traced: Traced,
-    program: ScalarProgram,
+    program: ScalarProgram | Finished,
     xla: Callable[..., list[Any]],
     instead: Callable[[int], Callable[..., Any] | None] | None,
 ) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:

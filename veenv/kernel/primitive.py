@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.core
@@ -21,6 +21,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from veenv import _compat
 from veenv._support import attempt
 from veenv.kernel.program import ScalarProgram
+
+if TYPE_CHECKING:
+    from veenv.kernel.cpu.finished import Finished
 
 _KEPT = 32
 """Kernels that are remembered when nothing uses them: for functions called outside of jit."""
@@ -104,7 +107,7 @@ class Fused(Batched):
 
     def __init__(
         self,
-        program: ScalarProgram,
+        program: ScalarProgram | Finished,
         xla: Callable[..., Sequence[Any]],
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
         again: Again | None = None,
@@ -342,10 +345,11 @@ def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> C
     def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
         usual = math.prod(batch) == 0 or kernel.instead is not None
-        if usual or not isinstance(kernel, Fused):
+        program = kernel.program if isinstance(kernel, Fused) else None
+        if usual or not isinstance(program, ScalarProgram):
             return _lower_xla(ctx, *operands, kernel=kernel)
         try:
-            of_flat = made(kernel.program)
+            of_flat = made(program)
         except (FileNotFoundError, NotImplementedError) as error:
             warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
             return _lower_xla(ctx, *operands, kernel=kernel)
@@ -356,7 +360,7 @@ def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> C
 
 
 def _on_batch(
-    made: Callable[..., Any], kernel: Fused, batch: Sequence[int], *leaves: Any
+    made: Callable[..., Any], kernel: Batched, batch: Sequence[int], *leaves: Any
 ) -> list[Any]:
     """What a function of one batch axis gives at points with any, none for a single point."""
     flat = []

@@ -13,6 +13,7 @@ what is out of the list. Both steps can be repeated, and are, where an interrupt
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import weakref
@@ -25,8 +26,8 @@ import jax
 
 from veenv.kernel.cpu import disk, records, sections
 from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
+from veenv.kernel.cpu.finished import Finished, code_name
 from veenv.kernel.cpu.memory import keep_memory, may_advise
-from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -118,7 +119,7 @@ class _Registry:
             )
         return ""
 
-    def kernel(self, program: ScalarProgram) -> Kernel:
+    def kernel(self, program: ScalarProgram | Finished) -> Kernel:
         if self.refused:
             raise UntestedVersionError(self.refused)
         key = int(program.digest()[:15], 16)
@@ -144,11 +145,15 @@ class _Registry:
                 entry.handle = weakref.ref(kernel)
             return kernel
 
-    def _add(self, key: int, program: ScalarProgram) -> Kernel:
-        lanes = lanes_of(program)
-        name = f"{program.digest()} {lanes}"
-        code = MachineCode(disk.objects(name, lambda: sections.objects(program, lanes)))
-        record, arrays = records.entry_of(key, program, lanes, code)
+    def _add(self, key: int, program: ScalarProgram | Finished) -> Kernel:
+        if isinstance(program, Finished):
+            layout, made = program.layout, program.objects
+        else:
+            layout = records.layout_of(program)
+            objects = functools.partial(sections.objects, program, layout.lanes)
+            made = disk.objects(code_name(program.digest(), layout.lanes), objects)
+        code = MachineCode(made)
+        record, arrays = records.entry_of(key, layout, code)
         entry = _Entry(record, (code, arrays))
         self.collect()
         with self.lock:
@@ -189,7 +194,7 @@ def registry() -> _Registry:
     return _registry or in_threads(made, [None])[0]
 
 
-def kernel(program: ScalarProgram) -> Kernel:
+def kernel(program: ScalarProgram | Finished) -> Kernel:
     """The compiled code of a program: compiled now, or earlier for an equal program."""
     return registry().kernel(program)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from veenv.kernel.cpu.compile import MachineCode, Objects, objects_of
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
 from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
 from veenv.kernel.cpu.outputs import Written, written
+from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.program import Leaf, ScalarProgram
 
 NAME = "transpose"
@@ -91,6 +93,20 @@ _CHUNK_OPERATIONS = 1_500_000
 """Operations of points that are worth a task of the thread pool, about 20 microseconds."""
 
 
+class Layout(NamedTuple):
+    """What a record says of a kernel, beside its code."""
+
+    lanes: int  # points in a vector
+    executed: int  # operations at a point
+    inputs: tuple[Leaf, ...]
+    outputs: Sequence[Written]  # the leaves that it writes
+
+
+def layout_of(program: ScalarProgram) -> Layout:
+    """The layout of a program's kernel."""
+    return Layout(lanes_of(program), program.executed, program.inputs, written(program))
+
+
 class LeafRecord(ctypes.Structure):
     """What is known of an input or output."""
 
@@ -115,17 +131,15 @@ class EntryRecord(ctypes.Structure):
     )
 
 
-def entry_of(
-    key: int, program: ScalarProgram, lanes: int, code: MachineCode
-) -> tuple[EntryRecord, Any]:
+def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, Any]:
     """The record of a kernel, and the arrays that have to live as long."""
-    outputs = written(program)
+    lanes, executed, leaves_in, outputs = layout
     whole = [_bytes(made.leaf) for made in outputs if not made.by_value]
     direct = len(whole) <= _MOST_DIRECT or all(lanes * size >= _LINE for size in whole)
     in_place = [direct and not made.by_value for made in outputs]
     staged = sum(_bytes(m.stored) for m, there in zip(outputs, in_place, strict=True) if not there)
     tile = max(1, _STAGING // (lanes * staged)) if staged else _IN_PLACE_TILE
-    inputs = [Written(leaf, leaf, ()) for leaf in program.inputs]
+    inputs = [Written(leaf, leaf, ()) for leaf in leaves_in]
     staging, rows = 0, []
     for made, there in (*((x, True) for x in inputs), *zip(outputs, in_place, strict=True)):
         size = _bytes(made.stored)
@@ -139,7 +153,7 @@ def entry_of(
     own_stack = code.stack > _LITTLE_STACK
     memory = staging + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
     moved = sum(made.leaf.size for made in (*inputs, *outputs))
-    work = _CHUNK_OPERATIONS // (program.executed + 2 * moved + 1)
+    work = _CHUNK_OPERATIONS // (executed + 2 * moved + 1)
     entry = EntryRecord(
         key=key, body=code.address("body"), num_in=len(inputs), num_out=len(outputs),
         tile=tile, lanes=lanes, staging=staging, memory=-(-memory // _LINE) * _LINE,
