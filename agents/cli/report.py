@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from veenv.graph.graph import CostModel, counts_additions
+from veenv.graph.graph import CostModel, Graph, counts_additions
 from veenv.measure.proof import Proof
+from veenv.orders.shipped import proved_bound
 
 
 def verdict(proof: Proof) -> list[str]:
@@ -25,6 +26,14 @@ def points_of(proof: Proof) -> str:
     """How many points were compared, and tried where those are more."""
     tried = "" if proof.tried == proof.points else f" (of {proof.tried} tried)"
     return f"{proof.points} points{tried}"
+
+
+def optimality(graph: Graph, cost: int, cost_model: CostModel, bound: int = 0) -> str:
+    """Whether a cost is proved the least, by the given bound or that of the shipped orders."""
+    bound = max(bound, proved_bound(graph, cost_model))
+    if cost == bound:
+        return "proven optimal"
+    return f"no order costs less than {bound:,}" if bound else "not proven optimal"
 
 
 def result_table(

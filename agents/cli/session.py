@@ -15,7 +15,7 @@ from tqdm import tqdm
 from veenv import Graph, Order
 from veenv.agents.api import train_seeds
 from veenv.agents.cli.progress import ProgressDisplay
-from veenv.agents.cli.report import result_table, verdict
+from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
 from veenv.agents.cli.start import Run, check_options, follow, open_run, read_played
 from veenv.agents.config.args import TrainArgs, called, printable
@@ -26,7 +26,7 @@ from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import CompilingError, DivergedError, train
+from veenv.agents.training.loop import Budget, CompilingError, DivergedError, train
 from veenv.agents.training.played import AGENTS
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
@@ -167,7 +167,13 @@ def play(
       0, 1 if training has diverged, or `PREEMPTED`.
     """
     folder, score, state = run.folder, run.curriculum.score, run.state
-    write_line("compiling the train step …")
+    budget = Budget(args.ppo.steps, args.seconds, started - run.seconds)
+    spent = run.steps > 0 and budget.spent(run.steps, time.monotonic() - started + run.seconds)
+    write_line(
+        f"this run has used its {spent}: give a larger --time-limit or --steps"
+        if spent
+        else "compiling the train step …"
+    )
     progress, code = None, 0
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
     with until_signal() as stop, ProgressDisplay(out, run.curriculum) as display, run.trackers:
@@ -241,6 +247,8 @@ def report(
     learned = best[name].steps is not None
     cost = best.cost(name) if learned else None
     write_line(result_table(classical, cost, agent, polished, args.cost))
+    graph, least = best.tasks.graphs[index], min(best.cost(name), polished or inf)
+    write_line(optimality(graph, int(least), args.cost))
     if not learned:
         write_line(f"training found no cheaper order than {best[name].found_by or 'the known one'}")
     if args.rank_by_time is not None:

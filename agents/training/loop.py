@@ -88,8 +88,10 @@ class Budget:
         of_time = seconds / self.time_limit if self.time_limit else 0.0
         return min(1.0, max(of_steps, of_time))
 
-    def within(self, call: Callable[[], Result]) -> Result:
+    def within(self, call: Callable[[], Result], steps: int) -> Result:
         """What a call returns; it is made in a thread, which outlives the time limit.
+
+        So many steps have been played before.
 
         Raises:
           CompilingError: it takes longer than the limit.
@@ -111,13 +113,15 @@ class Budget:
                 raise
             raise CompilingError(
                 f"the time limit, {self.time_limit:g} s, has passed while the train step was "
-                "compiled, so no episode was played; see errors.html#compilingerror"
+                f"compiled, so no {'further ' if steps else ''}episode was played; see "
+                "errors.html#compilingerror"
             ) from None
 
-    def is_spent(self, steps: int, seconds: float) -> bool:
-        """Whether so many steps are enough, or the seconds more than the limit."""
-        late = self.time_limit is not None and seconds > self.time_limit
-        return late or (self.steps is not None and steps >= self.steps)
+    def spent(self, steps: int, seconds: float) -> str:
+        """What of it so many steps and seconds have used up, in words; empty if nothing."""
+        if self.time_limit is not None and seconds > self.time_limit:
+            return f"{self.time_limit:g} s"
+        return f"{self.steps:,} steps" if self.steps is not None and steps >= self.steps else ""
 
 
 class Course:
@@ -194,16 +198,16 @@ def train(
     steps = curriculum.steps_until(state) if steps is None else steps
     course = Course(budget, curriculum, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
+    used = before if update else 0.0  # a fresh run's first round compiles, however late it is
     while not any_process(should_stop()):
-        # The first round says nothing of the pace, and is begun however late it is: it compiles.
-        if budget.is_spent(steps, 0.0 if pace is None else before + pace):
+        if budget.spent(steps, used if pace is None else before + pace):
             return
         unseen, seen = curriculum.renew(rounds), {}
         begins, over = course.advance(budget.fraction(steps, before))
         state = curriculum.restart(local(state)) if begins else state
         for name, trainer in curriculum.trainers.items():
             play = partial(trainer.step, state, over)
-            state, result = play() if patient or pace is not None else budget.within(play)
+            state, result = play() if patient or pace is not None else budget.within(play, steps)
             seen[name] = jax.device_get(result)
             steps += trainer.steps_per_update
         rounds, update = rounds + 1, update + len(seen)

@@ -64,7 +64,7 @@ def train_side_by_side(
     states, steps = first_states(trainer, seeds), 0
     step = jax.jit(jax.vmap(trainer._train_step, in_axes=(0, None, None)))
     pace, before = None, budget.elapsed()
-    while not budget.is_spent(steps, 0.0 if pace is None else before + pace):
+    while not budget.spent(steps, 0.0 if pace is None else before + pace):
         over = np.float32(budget.fraction(steps, before))
         states, found = step(states, over, trainer._params)
         found, steps = jax.device_get(found), steps + trainer.steps_per_update

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from veenv import Order, make_graph, tasks
@@ -46,6 +48,28 @@ def test_a_cheaper_classical_order_is_written_beside(monkeypatch, capsys, tmp_pa
     assert result.classical is not None
     assert result.classical[1].ids == beside.ids
     assert search(graph, "anneal", budget=100).classical is None
+
+
+def test_a_proof_that_is_shipped_counts(monkeypatch, capsys):
+    assert run(monkeypatch, "--task", "Robertson", "--method", "markowitz") == 0
+    assert "proven optimal; " in capsys.readouterr().out
+    assert run(monkeypatch, "--task", "Robertson", "--method", "forward") == 0
+    assert "no order costs less than 17; " in capsys.readouterr().out
+
+
+def test_what_stands_in_for_a_method_is_named(monkeypatch, capsys, tmp_path):
+    going = threading.Event()
+    monkeypatch.setattr("veenv.search.api._improve", lambda *args: going.wait(60))
+    path = tmp_path / "order.json"
+    options = ("--task", "Robertson", "--method", "exact", "--budget", "0.3s", "--out", str(path))
+    try:
+        assert run(monkeypatch, *options) == 0
+    finally:
+        going.set()
+    text = capsys.readouterr().out
+    assert "best found (hill climbing)" in text
+    assert "exact was still compiling" in text
+    assert Order.load(path).found_by.startswith("search hill climbing")
 
 
 def test_a_function_is_searched(monkeypatch, capsys):

@@ -8,7 +8,7 @@ from tqdm import tqdm
 from tyro.conf import OmitArgPrefixes
 
 from veenv import Order, tasks
-from veenv.agents.cli.report import result_table
+from veenv.agents.cli.report import optimality, result_table
 from veenv.agents.cli.signals import raising_interrupts
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.function import FunctionConfig
@@ -74,7 +74,7 @@ def main() -> int:
             result = find(args, graph)
         say(report(graph, result))
         if out is not None:
-            found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
+            found_by = f"search {found_with(result)}, seed {result.seed}, budget {args.budget}"
             Order.from_graph(graph, result.order, task.name, found_by).save(out)
             say(f"order written to {out}")
             if (classical := result.classical) is not None:
@@ -124,14 +124,16 @@ def report(graph: Graph, result: SearchResult) -> str:
         "reverse": graph.cost(graph.reverse(), result.cost_model),
         "Markowitz": graph.cost(graph.markowitz(), result.cost_model),
     }
-    if result.optimal:
-        proof = "proven optimal"
-    elif result.lower_bound:
-        proof = f"no order costs less than {result.lower_bound:,}"
-    else:
-        proof = "not proven optimal"
+    proof = optimality(graph, result.cost, result.cost_model, result.lower_bound)
+    if not result.ready:
+        proof += f"; {result.method} was still compiling, a longer --budget lets it search"
     return (
-        f"{result_table(classical, result.cost, result.method, cost=result.cost_model)}\n"
+        f"{result_table(classical, result.cost, found_with(result), cost=result.cost_model)}\n"
         f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "
         f"(count: {result.cost_model})"
     )
+
+
+def found_with(result: SearchResult) -> str:
+    """The method that found the order: hill climbing where the one asked for was not ready."""
+    return result.method if result.ready else "hill climbing"

@@ -78,6 +78,17 @@ def test_a_run_on_random_functions(tmp_path, monkeypatch):
     assert rows[0]["unseen"]
     assert Kept.steps == [row["steps"] for row in rows]
     assert "mean cost / Markowitz: scalar" in out.getvalue()
+
+    spent = shutil.copytree(folder, tmp_path / "spent")
+    uses = ((), "150 steps"), (("--steps", "999", "--time-limit", "0.01s"), "0.01 s")
+    for limit, used in uses:
+        again = io.StringIO()
+        with monkeypatch.context() as patched:
+            patched.setattr(Trainer, "step", lambda *args: pytest.fail("it was compiled again"))
+            assert run_training(parse_training(["--resume", str(spent), *limit]), again) == 0
+        assert f"this run has used its {used}: give a larger" in again.getvalue()
+        assert "compil" not in again.getvalue()
+
     weights = load_weights(folder / "weights.eqx")
     again = parse_training(["--config", str(folder / "config.toml")])
     assert dataclasses.replace(again, config=None) == args
