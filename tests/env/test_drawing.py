@@ -26,7 +26,8 @@ def lines(figure) -> list[int]:
 
 def test_a_graph_and_an_order_show_every_edge_and_no_window(graph):
     for figure in (veenv.draw(graph), veenv.draw(veenv.best_order("Robertson")),
-                   veenv.draw(graph.reverse(), graph)):  # fmt: skip
+                   veenv.draw("robertson"), veenv.draw(graph.reverse(), graph),
+                   veenv.draw("reverse", graph)):  # fmt: skip
         assert lines(figure) == [len(graph.edges), 0, 0]
     assert "matplotlib.pyplot" not in sys.modules
 
@@ -65,8 +66,6 @@ def test_what_cannot_be_drawn_says_so(graph):
         veenv.draw(state)
     with pytest.raises(TypeError, match="need their graph"):
         veenv.draw((1, 2))
-    with pytest.raises(TypeError, match="got str"):
-        veenv.draw("Robertson")
     with pytest.raises(ValueError, match="another graph"):
         veenv.draw(veenv.best_order("BlackScholes"), graph)
 
@@ -102,3 +101,19 @@ def test_texts_have_the_whole_graph(some):
     mermaid = re.findall(r"^  n(\d+) --> n(\d+)$", some.to_mermaid(), re.M)
     assert [(int(u), int(v)) for u, v in mermaid] == list(some.edges)
     assert repr(some).startswith(f"Graph({some.num_inputs} inputs")
+
+
+def test_what_is_not_drawn(graph, tmp_path):
+    ids, path = graph.reverse(), tmp_path / "x.gif"
+    for arguments in ((graph, ids, str(path)), (ids, str(path)), (veenv.best_order("mlp"), path)):
+        with pytest.raises(TypeError, match="expected the file first, got"):
+            veenv.animate(*arguments)
+    for what in (3, None, {1: 2}):
+        with pytest.raises(TypeError, match="expected a graph, a task's name, an order or a state"):
+            veenv.draw(what, graph)
+    with pytest.raises(TypeError, match="vertex ids need their graph"):
+        veenv.animate(path, ids)
+    with pytest.raises(ValueError, match="unknown task 'Robertsn'; did you mean Robertson"):
+        veenv.draw("Robertsn")
+    assert not path.exists()
+    assert veenv.animate(path, "Robertson", dpi=20) == 1 + len(ids)

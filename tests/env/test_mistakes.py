@@ -12,7 +12,7 @@ import pytest
 import veenv
 from veenv import agents
 from veenv.env import TaskDistribution
-from veenv.env.adapters import GymnaxEnv, GymVectorEnv
+from veenv.env.adapters import GymnaxEnv, GymVectorEnv, GymVertexEnv
 
 PAGE = Path(__file__).parents[2] / "docs" / "environment.md"
 
@@ -43,6 +43,24 @@ def test_actions_that_are_no_integers(env, action):
 def test_batched_actions_without_vmap(env):
     with pytest.raises(ValueError, match=r"use jax\.vmap for several"):
         jax.eval_shape(lambda a: env.step(None, env.init(), a), jnp.zeros(3, jnp.int32))
+
+
+@pytest.mark.parametrize(("task", "observation"), [("Robertson", "flat"), ("LIF", "packed")])
+def test_what_is_no_state_of_this_environment(task, observation):
+    env = veenv.make(task, observation=observation)
+    obs, state = env.reset()
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
+    others = [veenv.make(name).init() for name in ("KerrMetric", "mlp")]
+    calls = (env.transition, lambda s, a: env.step(None, s, a), lambda s, a: env.observe(s))
+    for call in calls:
+        with pytest.raises(TypeError, match="expected the State that reset and step return"):
+            call(obs, 1)
+        with pytest.raises(ValueError, match=r"one episode, got those of \(2,\); use jax.vmap"):
+            call(several, 1)
+        for other in others:
+            with pytest.raises(ValueError, match=r"of another environment: it has \d+ actions"):
+                call(other, 1)
+    assert jax.vmap(env.transition, (0, None))(several, 1)[1].shape == (2,)
 
 
 def test_an_agent_that_ignores_the_mask(env):
@@ -85,7 +103,7 @@ def test_one_key_for_a_batch_draws_one_task():
 def test_the_order_of_several_episodes(env):
     states = jax.vmap(lambda _: env.init())(jnp.arange(3))
     for read in (env.order, env.final_order):
-        with pytest.raises(ValueError, match=r"got those of \(3,\); pick episode k"):
+        with pytest.raises(ValueError, match=r"got those of \(3,\); .* pick episode k"):
             read(states)
 
 
@@ -107,6 +125,53 @@ def test_gymnasium_actions(env):
         envs.step(np.zeros(2))
     with pytest.raises(ValueError, match=r"expected actions of shape \(2,\), got \(3,\)"):
         envs.step(np.zeros(3, int))
+
+
+@pytest.mark.parametrize("num_envs", ["4", 2.5, None, 0])
+def test_numbers_of_environments(num_envs):
+    with pytest.raises(ValueError, match="num_envs must be an integer of at least 1, got"):
+        GymVectorEnv(num_envs, "Robertson")
+
+
+def test_an_action_of_gymnasium_with_axes():
+    env = GymVertexEnv("Robertson")
+    env.reset()
+    for action in (np.array([0]), [0], jnp.zeros((1, 1), jnp.int32)):
+        with pytest.raises(ValueError, match="an action is one slot, got an array of shape"):
+            env.step(action)
+
+
+@pytest.mark.parametrize("call", [veenv.make, veenv.optimize])
+def test_a_function_without_its_arguments(call):
+    with pytest.raises(ValueError, match="0 positional arguments: give the arguments at which"):
+        call(jnp.sin)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "error", "message"),
+    [
+        ({"vertices": 20}, ValueError, r"vertices must be a range \(low, high\) .*, got 20"),
+        ({"windows": (1, 2, 3)}, ValueError, r"windows must be a range .*, got \(1, 2, 3\)"),
+        ({"fan_out": "ab"}, ValueError, r"fan_out must be a range .*, got 'ab'"),
+        ({"vertex": (3, 3)}, TypeError, r"have vertices, inputs, .* got \['vertex'\]"),
+    ],
+)
+def test_ranges_of_random_functions(ranges, error, message):
+    with pytest.raises(error, match=message):
+        TaskDistribution.random(0, 2, **ranges)
+
+
+def test_no_tasks():
+    with pytest.raises(ValueError, match="expected at least one task or graph, got none"):
+        veenv.evaluate("cost", [])
+
+
+def test_an_order_measures_rewards():
+    order = veenv.best_order("Robertson")
+    shaped, by_ids = (veenv.make("Robertson", shaping=s) for s in (order, order.ids))
+    np.testing.assert_array_equal(shaped.default_params.reference, by_ids.default_params.reference)
+    with pytest.raises(ValueError, match="order 'Robertson' is for another graph"):
+        veenv.make("KerrMetric", shaping=order)
 
 
 def test_the_page_lists_them():

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph
 from tests.sampling import spared
 from veenv.graph.graph import COST_MODELS
@@ -193,3 +194,19 @@ def test_wrong_arguments_are_named(task_graph, arguments, message):
 )
 def test_budgets_are_read(text, wanted):
     assert Budget.parse(text) == wanted
+
+
+def test_tasks_by_their_names(task_graph):
+    found = search("robertson", "reverse")
+    assert found.cost == task_graph("Robertson").cost(task_graph("Robertson").reverse())
+    order = veenv.optimize("Robertson", method="reverse")
+    assert (order.name, order.ids) == ("Robertson", found.order)
+    for call, wrong in (
+        (lambda: search("Robertsn"), "unknown task 'Robertsn'; did you mean Robertson"),
+        (lambda: veenv.optimize("real"), "unknown task 'real'"),
+        (lambda: veenv.optimize("Robertson", 1.0), "takes neither arguments nor argnums"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            call()
+    with pytest.raises(TypeError, match="expected a task's name, a function or a graph, got"):
+        search(veenv.make("Robertson"))

@@ -35,6 +35,8 @@ def test_unknown_name_suggests_the_nearest():
         tasks.get("Roe")
     with pytest.raises(ValueError, match=r"unknown task 'RoeFlux_2d'; did you mean RoeFlux_\dd or"):
         tasks.get("RoeFlux_2d")
+    with pytest.raises(ValueError, match=r"did you mean RoeFlux_1d or RoeFlux_3d\?"):
+        tasks.get("RoeFlx")
     with pytest.raises(ValueError, match="did you mean scalar-small or"):
         tasks.get("scalar_small")
     with pytest.raises(ValueError, match=r"unknown task '§'; known: RoeFlux_1d, .*RobotArm_6DOF"):

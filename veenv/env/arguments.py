@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from veenv.env.encode import EnvParams
+from veenv.env.state import State
 
 
 def chosen_params(params: EnvParams | None, own: EnvParams) -> EnvParams:
@@ -47,9 +48,38 @@ def chosen_params(params: EnvParams | None, own: EnvParams) -> EnvParams:
     return params
 
 
-def _shapes(params: EnvParams) -> dict[str, tuple[int, ...]]:
+def check_state(state: State, params: EnvParams) -> None:
+    """Checks that a state is of one episode that is played with such params.
+
+    Raises:
+      TypeError: it is no `State`, but an observation for example.
+      ValueError: it is of another environment, or of several episodes, saying what differs.
+    """
+    if not isinstance(state, State):
+        raise TypeError(
+            f"expected the State that reset and step return beside the observation, got "
+            f"{type(state).__name__}"
+        )
+    if shape := jnp.shape(state.num_steps):
+        raise ValueError(
+            f"expected the state of one episode, got those of {shape}; use jax.vmap, or pick "
+            "episode k with jax.tree.map(lambda x: x[k], states)"
+        )
+    slots = params.vertex_ids
+    found = _shapes((state.core, state.action_mask))
+    expected = _shapes((params.initial, slots))
+    for name in (*expected, *(found.keys() - expected.keys())):
+        if found.get(name) != expected.get(name):
+            raise ValueError(
+                "this state is of another environment: it has "
+                f"{len(state.action_mask)} actions, expected {len(slots)} ({name} has shape "
+                f"{found.get(name)}, expected {expected.get(name)})"
+            )
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     """The shape of every array, by its name."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path).lstrip("."): jnp.shape(leaf) for path, leaf in leaves}
 
 

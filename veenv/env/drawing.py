@@ -7,21 +7,21 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from veenv import tasks
 from veenv.env.env import VertexEnv
+from veenv.env.factory import task_graph
 from veenv.env.render import DPI, changes, paint
 from veenv.env.state import State
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.layout import Positions, positions
-from veenv.graph.linearisation import make_graph
 from veenv.graph.playback import Elimination, play
 from veenv.orders.documents import write_bytes
 from veenv.orders.order import Order
+from veenv.orders.resolve import resolve_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Drawable: TypeAlias = "Graph | Order | State | Sequence[int]"
+Drawable: TypeAlias = "Graph | Order | State | Sequence[int] | str"
 
 HEIGHT = 5.4
 
@@ -30,8 +30,8 @@ def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
     """Draws a graph by depth, from inputs on the left to outputs on the right.
 
     Args:
-      what: a graph; an order, whose time is the colour; or the state of an episode, with the edges
-        that are left, the last elimination's in colour.
+      what: a graph, or the name of a task; an order, whose time is the colour; or the state of an
+        episode, with the edges that are left, the last elimination's in colour.
       of: the graph of an order, by default that of the task it names; the environment of a state.
 
     Returns:
@@ -54,7 +54,7 @@ def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
 
 def animate(
     path: str | os.PathLike[str],
-    order: Order | Sequence[int],
+    order: Order | Sequence[int] | str,
     of: Graph | None = None,
     *,
     cost: CostModel = "multiplications",
@@ -65,7 +65,7 @@ def animate(
 
     Args:
       path: the file.
-      order: the order.
+      order: the order; or the name of a task, for the best one known.
       of: its graph, as for `draw`.
       cost: the cost model of the price in the title.
       seconds: length of the animation, without the pause of two seconds at its end.
@@ -75,6 +75,7 @@ def animate(
       The number of pictures.
 
     Raises:
+      TypeError: the first argument is no path, the second no order, or `of` is missing.
       ValueError: the order is for another graph, or `seconds` is not positive.
       ImportError: Matplotlib is not installed (``pip install 'veenv[plots]'``).
       OSError: the file cannot be written.
@@ -87,6 +88,11 @@ def animate(
     """
     from PIL import Image  # comes with Matplotlib
 
+    if not isinstance(path, str | os.PathLike):
+        got = type(path).__name__
+        raise TypeError(f"animate(path, order, of): expected the file first, got {got}")
+    if isinstance(order, str) and of is None:
+        order, of = "best", task_graph(order)
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, got {seconds}")
     graph, steps, _, ids = _read(order, of, cost)
@@ -108,8 +114,8 @@ def _read(
     what: Drawable, of: Graph | VertexEnv | None, cost: CostModel = "multiplications"
 ) -> tuple[Graph, tuple[Elimination, ...], int, tuple[int, ...]]:
     """The graph, the eliminations, how many are done, and the order (none for a graph)."""
-    if isinstance(what, Graph):
-        return what, (), 0, ()
+    if isinstance(what, Graph) or (isinstance(what, str) and of is None):
+        return task_graph(what), (), 0, ()
     if isinstance(what, State):
         if not isinstance(of, VertexEnv):
             raise TypeError("a state needs its environment: draw(state, env)")
@@ -118,17 +124,13 @@ def _read(
         rest = [v for v in graph.reverse() if v not in done]
         return graph, play(graph, (*done, *rest), of.cost), len(done), done
     graph = of.graph if isinstance(of, VertexEnv) else of
-    if isinstance(what, Order):
-        if graph is None:
-            task = tasks.get(what.name)
-            graph = make_graph(task.fun, task.argnums)(*task.example_args())
-        ids = what.ids_for(graph)
-    elif isinstance(what, Sequence) and not isinstance(what, str):
-        if graph is None:
-            raise TypeError("vertex ids need their graph: draw(ids, graph)")
-        ids = graph.check_order(what)
-    else:
-        raise TypeError(f"draw takes a graph, an order or a state, got {type(what).__name__}")
+    if not isinstance(what, Order | Sequence):
+        got = type(what).__name__
+        raise TypeError(f"expected a graph, a task's name, an order or a state, got {got}")
+    if graph is None and not isinstance(what, Order):
+        raise TypeError("vertex ids need their graph, which follows them")
+    graph = task_graph(what.name) if graph is None else graph
+    ids = resolve_order(what, graph)
     return graph, play(graph, ids, cost), 0, ids
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from veenv.env.arguments import chosen_params, to_slot
+from veenv.env.arguments import check_state, chosen_params, to_slot
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.observe import ObservationKind, Observer, PackedObservation
 from veenv.env.precedence import encode_before, left_slots, legal_slots
@@ -83,8 +83,8 @@ class VertexEnv:
           cost: the cost model, one of `veenv.graph.COST_MODELS`.
           spec: sizes to pad to; the graph's own by default.
           shaping: measures rewards against a reference order: ``"forward"``, ``"reverse"``,
-            ``"markowitz"``, ``"classical"`` (the cheapest of these) or vertex ids. An episode then
-            returns the cost of that order minus its own.
+            ``"markowitz"``, ``"classical"`` (the cheapest of these), an `Order` or vertex ids. An
+            episode then returns the cost of that order minus its own.
           normalise: divides rewards by the cost of the cheapest classical order (by 1 if that is
             free), so that -1 is the return of that order, whatever the task.
           observation: ``"adjacency"``, ``"flat"``, ``"graph"`` or ``"packed"``.
@@ -171,10 +171,12 @@ class VertexEnv:
           The next state, the reward and the info, as `step` gives them.
 
         Raises:
-          TypeError: if the action is not an integer.
-          ValueError: if it is an array with axes.
+          TypeError: if the action is not an integer, or the state no `State`.
+          ValueError: if the action is an array with axes, or the state of another environment or
+            of several episodes.
         """
         params = chosen_params(params, self.default_params)
+        check_state(state, params)
         asked = to_slot(action, self.num_actions)
         in_range, slot = asked >= 0, jnp.maximum(asked, 0)
         legal = in_range & state.action_mask[slot] & ~state.terminated
@@ -193,6 +195,7 @@ class VertexEnv:
     def observe(self, state: State, params: EnvParams | None = None) -> Any:
         """The observation of a state, of the kind that was asked for."""
         params = chosen_params(params, self.default_params)
+        check_state(state, params)
         return self._observer(state.core, state.action_mask, params)
 
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> VertexEnv:
@@ -256,8 +259,9 @@ class VertexEnv:
           ``total`` (of the episode so far; both as `State.cost`) and ``illegal`` (bool []).
 
         Raises:
-          TypeError: if the action is not an integer.
-          ValueError: if it is an array with axes.
+          TypeError: if the action is not an integer, or the state no `State`.
+          ValueError: if the action is an array with axes, or the state of another environment or
+            of several episodes.
         """
         del key
         state, reward, info = self.transition(state, action, params)
@@ -273,14 +277,10 @@ class VertexEnv:
         """Vertex ids eliminated so far, on the host; not for use under a transformation.
 
         Raises:
-          ValueError: the state is of several episodes.
+          TypeError, ValueError: as `step`, of the state.
         """
-        if shape := np.shape(state.num_steps):
-            raise ValueError(
-                f"expected the state of one episode, got those of {shape}; pick episode k with "
-                "jax.tree.map(lambda x: x[k], states)"
-            )
         params = chosen_params(params, self.default_params)
+        check_state(state, params)
         slots = np.asarray(state.order)[: int(state.num_steps)]
         return tuple(int(v) for v in np.asarray(params.vertex_ids)[slots])
 
@@ -288,7 +288,7 @@ class VertexEnv:
         """The order of a finished episode, None if it is not finished or ended illegally.
 
         Raises:
-          ValueError: as `order`.
+          TypeError, ValueError: as `step`, of the state.
         """
         order = self.order(state, params)
         return None if bool(np.asarray(state.action_mask).any()) else order

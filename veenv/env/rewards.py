@@ -29,9 +29,10 @@ from veenv.env.counts import Count
 from veenv.env.encode import EnvParams
 from veenv.graph.graph import CostModel, Graph
 from veenv.orders.order import Order
+from veenv.orders.resolve import resolve_order
 
-Shaping: TypeAlias = str | Sequence[int] | None
-"""The reference order: a name in `REFERENCES`, vertex ids, or None for no shaping."""
+Shaping: TypeAlias = str | Order | Sequence[int] | None
+"""The reference order: a name in `REFERENCES`, an `Order`, vertex ids, or None: no shaping."""
 
 REFERENCES = ("forward", "reverse", "markowitz", "classical")
 """Names of reference orders; "classical" is the cheapest of the other three."""
@@ -45,26 +46,26 @@ def check_shaping(shaping: Shaping) -> Shaping:
     """
     if isinstance(shaping, str) and shaping not in REFERENCES:
         raise ValueError(
-            f"shaping must be one of {', '.join(REFERENCES)}, a sequence of vertex ids or None, "
-            f"got {shaping!r}"
+            f"shaping must be one of {', '.join(REFERENCES)}, an Order, a sequence of vertex ids "
+            f"or None, got {shaping!r}"
         )
     return shaping
 
 
 def reference_costs(
-    graph: Graph, cost: CostModel, shaping: str | Sequence[int]
+    graph: Graph, cost: CostModel, shaping: str | Order | Sequence[int]
 ) -> Int[np.ndarray, " V"]:
     """What each eliminable vertex, ascending, costs in the reference order: int64 [V].
 
     Raises:
-      ValueError: if the ids are no order of the graph.
+      ValueError: if the ids or the record are no order of the graph.
     """
     if shaping == "classical":
         order = min(classical_orders(graph).values(), key=lambda order: graph.cost(order, cost))
     elif isinstance(shaping, str):
         order = graph.legal(getattr(graph, shaping)())
     else:
-        order = graph.check_order(shaping)
+        order = resolve_order(shaping, graph)
     costs = dict(zip(order, graph.costs(order, cost), strict=True))
     return np.array([costs[v] for v in graph.eliminable], np.int64)
 

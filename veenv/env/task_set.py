@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -130,6 +130,8 @@ class TaskDistribution:
             names = tuple(t if isinstance(t, str) else f"graph {k}" for k, t in enumerate(tasks))
         else:
             raise TypeError(f"expected a name, or a list of names and graphs, got {tasks!r:.60}")
+        if not tasks:
+            raise ValueError("expected at least one task or graph, got none")
         for task in tasks:
             _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
@@ -166,6 +168,7 @@ class TaskDistribution:
             as `veenv.tasks.RandomFunctions` explains them.
 
         Raises:
+          TypeError: if there is no such range.
           ValueError: if `num` is not positive, the ranges are impossible, or hardly a function of
             them can be played.
 
@@ -174,6 +177,9 @@ class TaskDistribution:
           >>> len(pool), pool.renewed(1).env is pool.env
           (3, True)
         """
+        known = [field.name for field in fields(RandomFunctions)]
+        if unknown := ranges.keys() - {*known}:
+            raise TypeError(f"random functions have {', '.join(known)}, got {sorted(unknown)}")
         family = RandomFunctions(**ranges)
         spec = _spec_of_family(family, cost) if spec is None else spec
         graphs, names = _draw(family, seed, num, cost, spec)

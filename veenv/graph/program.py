@@ -449,9 +449,10 @@ def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int,
     result = []
     for index in (plain,) if isinstance(plain, int) else plain:
         if not -num_args <= index < num_args:
+            hint = "" if num_args else ": give the arguments at which it is traced"
             raise ValueError(
                 f"argnums {argnums!r} is out of range for a function called with {num_args} "
-                "positional arguments"
+                f"positional arguments{hint}"
             )
         result.append(index % num_args)
     if len(set(result)) != len(result):

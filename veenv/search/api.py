@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from veenv.env.factory import task_graph
 from veenv.graph.graph import CostModel, Graph
 from veenv.search.budget import Budget, Progress, Tracker, check_seed
 from veenv.search.exact.astar import solve_astar
@@ -33,7 +34,7 @@ _ADVICE, _SHARE_OF_ADVICE = 32, 0.1
 
 
 def search(
-    graph: Graph,
+    graph: Graph | str,
     method: str = "anneal",
     *,
     cost: CostModel = "multiplications",
@@ -50,7 +51,7 @@ def search(
     evaluated anew from the initial graph, and the final one by `Graph.cost`.
 
     Args:
-      graph: the graph.
+      graph: the graph, or the name of a task.
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
         reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
         between annealing and beam search on larger ones; above 400 vertices it anneals by regions
@@ -73,6 +74,7 @@ def search(
 
     Raises:
       RuntimeError: if the search and the graph count the order found differently (a bug).
+      TypeError: if there is no graph, but a function or an environment for example.
       ValueError: if the method, cost model, budget or seed is not valid, or the graph too large.
 
     Examples:
@@ -89,6 +91,7 @@ def search(
     if start is not None and name not in _METHODS:
         raise ValueError(f"only {', '.join(_METHODS)} search from a start, not {method}")
     check_seed(seed)
+    graph = task_graph(graph)
     problem = prepare(graph, cost)
     given = None if start is None else graph.check_order(start)
     race = Race(problem, limit, began, given, seed)

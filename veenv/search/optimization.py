@@ -17,7 +17,7 @@ _LEAST = 0.01  # seconds of a search whose time is over before it begins
 
 
 def optimize(
-    fun: Callable[..., Any],
+    fun: Callable[..., Any] | str,
     *args: Any,
     argnums: int | Sequence[int] = 0,
     budget: str | int = "10s",
@@ -29,7 +29,7 @@ def optimize(
     """Searches for a cheap elimination order of a function.
 
     Args:
-      fun: a JAX-traceable function.
+      fun: a JAX-traceable function, or the name of a task, which has arguments of its own.
       *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
       argnums: which of them to differentiate by.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
@@ -58,10 +58,16 @@ def optimize(
         raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
     limit = Budget.parse(budget)
     # What these import (the engine, numba) takes a second the first time, which the budget pays.
+    from veenv import tasks
     from veenv.graph.linearisation import make_graph
     from veenv.orders.order import Order
     from veenv.search.api import search
 
+    if isinstance(fun, str):
+        if args or argnums != 0:
+            raise ValueError(f"{fun!r} takes neither arguments nor argnums of its own")
+        task = tasks.get(fun)
+        fun, args, argnums, name = task.fun, task.example_args(), task.argnums, name or task.name
     graph = make_graph(fun, argnums)(*args)
     name = name or getattr(fun, "__name__", "")
     end = None if limit.seconds is None else began + limit.seconds - _seconds_to_finish(graph)

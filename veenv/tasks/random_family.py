@@ -46,9 +46,14 @@ class RandomFunctions:
           ValueError: a range is empty, reaches below 1 or asks for an impossible function.
         """
         for name in ("vertices", "inputs", "outputs", "fan_out", "windows"):
-            low, high = getattr(self, name)
-            if not 1 <= low <= high:
-                raise ValueError(f"{name} must be a range (low, high) from 1 up, got {low, high}")
+            try:
+                low, high = getattr(self, name)
+                valid = 1 <= low <= high
+            except (TypeError, ValueError):
+                valid = False
+            if not valid:
+                got = getattr(self, name)
+                raise ValueError(f"{name} must be a range (low, high) from 1 up, got {got!r}")
         if not 0.0 <= self.arrays <= 1.0:
             raise ValueError(f"arrays must be a share from 0 to 1, got {self.arrays}")
         least = max(self.outputs[1], self.inputs[1] - self.outputs[0])

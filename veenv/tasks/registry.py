@@ -50,7 +50,7 @@ _BUILT_IN: Mapping[str, Task] = MappingProxyType(
     {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}
 )
 _HARD: Mapping[str, Task] = MappingProxyType({task.name.casefold(): task for task in hard.TASKS})
-_ALIASES: Mapping[str, str] = MappingProxyType({"roeflux": "roeflux_1d"})
+_ALIASES: Mapping[str, str] = MappingProxyType({"roeflux": "RoeFlux_1d"})
 
 # Filled by register_task only, never on import.
 _registered: dict[str, Task] = {}
@@ -86,15 +86,16 @@ def get(name: str) -> Task:
       'RoeFlux_1d'
     """
     key = name.casefold()
-    key = _ALIASES.get(key, key)
+    key = _ALIASES.get(key, key).casefold()
     tasks = {**_BUILT_IN, **_HARD, **_registered}
     if key in tasks:
         return tasks[key]
-    known = {k: task.name for k, task in tasks.items()} | {name: name for name in set_names()}
+    names = {**_ALIASES, **{k: task.name for k, task in tasks.items()}}
+    known = names | {name: name for name in set_names()}
     near = [k for k in known if k.startswith(key)][:3] or difflib.get_close_matches(
         key, known, cutoff=0.5
     )
-    near = [known[k] for k in near]
+    near = list(dict.fromkeys(known[k] for k in near))
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(list_tasks())}"
     raise ValueError(f"unknown task {name!r}; {hint}")
 
@@ -112,7 +113,8 @@ def register_task(
     """Adds a task of your own, which ``get`` then finds by its name.
 
     Args:
-      name: name, unique when case is ignored.
+      name: name, unique when case is ignored; of letters, digits, ``-``, ``_`` and ``.`` alone,
+        Gymnasium takes it too.
       fun: pure JAX function.
       example_args: the point as a tuple of arguments of ``fun``, or a function that returns it.
       argnums: arguments to differentiate, as in ``jax.jacrev``.

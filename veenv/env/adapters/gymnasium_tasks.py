@@ -154,7 +154,10 @@ def as_slot(action: Any, num_actions: int) -> np.int32:
 
     Raises:
       TypeError: if it is not an integer.
+      ValueError: if it is an array with axes.
     """
+    if shape := np.shape(action):
+        raise ValueError(f"an action is one slot, got an array of shape {shape}: {action!r:.60}")
     try:
         slot = None if isinstance(action, bool | np.bool_) else operator.index(action)
     except TypeError:

@@ -116,8 +116,8 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
             or of resets or a name is unknown, a graph cannot be played, or a task distribution is
             given other options than its own.
         """
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        if not hasattr(num_envs, "__index__") or num_envs < 1:
+            raise ValueError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
         self.num_envs = num_envs
         if max_episode_steps is not None and max_episode_steps < 1:
             raise ValueError(f"max_episode_steps must be at least 1, got {max_episode_steps}")
