@@ -140,10 +140,3 @@ class Race:
 def at_batch(methods: Methods, size: int) -> dict[str, Callable[..., Any]]:
     """Functions of so many points; of one point they are as they were."""
     return {name: jax.vmap(f) if size > 1 else f for name, f in methods.items()}
-
-
-def seconds_of(run: Callable[..., object], *args: Any) -> float:
-    """The seconds of one call."""
-    began = time.perf_counter()
-    jax.block_until_ready(run(*args))
-    return time.perf_counter() - began
