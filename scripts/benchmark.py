@@ -59,7 +59,6 @@ BENCHMARKS = {
          None),
         ("long-games", "long_games", "searches on graphs of thousands of vertices",
          "--sizes 500 --seconds 2 --functions 2 --sets wide structured"),
-        ("memory", "engine", "memory of sparse Jacobians by size", "--sizes 100 1000"),
         ("observations", "play", "what observations cost", PLAYED),
         ("ppo", "learning", "PPO on tasks with several seeds",
          "--task Robertson --seeds 1 --steps 200 --anneal 1s"),

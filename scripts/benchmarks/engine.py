@@ -118,17 +118,3 @@ def _fitting(
         need = max(p.bytes + p.memory.argument_size_in_bytes for p in programs.values())
         if size == 1 or need <= limit:
             return size, programs
-
-
-def memory(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> Iterator[Table]:
-    """Bytes that the sparse Jacobian of the banded residual takes, for each entry of its argument.
-
-    Args:
-        sizes: sizes of the argument.
-    """
-    table = Table("entries of x", "bytes an entry")
-    yield table
-    for size in sizes:
-        jacobian = {"": veenv.jacve(banded_residual, sparse_representation=True)}
-        program = compiled(jacobian, (jnp.linspace(0.1, 1.0, size),))[""]
-        table.add(size, f"{program.bytes / size:.1f}")

@@ -20,7 +20,7 @@ PAGE = "docs/internals/results.md"
 """The page that shows the tables of docs/results."""
 
 PLOTTED = (
-    "steps/s", "µs a step of one", "ratio", "bytes an entry", "jacve, s", "orders/s", "best in",
+    "steps/s", "µs a step of one", "ratio", "orders/s", "best in",
     "seconds", "call to return", "ms", "of its time", "weight",
 )  # fmt: skip
 """Beginnings of the columns that a plot shows, the preferred ones first."""
