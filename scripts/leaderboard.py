@@ -17,6 +17,7 @@ from veenv.agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
+import itertools
 import re
 import sys
 import tomllib
@@ -33,7 +34,7 @@ import veenv
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 
-from scripts.learners import PARTLY, evaluation_of
+from scripts.learners import PARTLY, evaluation_of, start_of
 from veenv.agents.config.args import printable
 from veenv.env import random_action
 from veenv.env.factory import task_graph
@@ -44,10 +45,12 @@ from veenv.measure.validation import validate
 from veenv.orders.documents import parse_object, write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
-from veenv.search.evaluation import Evaluation, Row
+from veenv.search.evaluation import Evaluation, Row, Summary
 from veenv.tasks.evaluation_sets import (
     BUDGETS,
-    TRAIN_SUFFIX,
+    CANDIDATES,
+    compared_sets,
+    drawn_from,
     evaluation_set,
     reference,
     set_names,
@@ -64,8 +67,8 @@ PUBLISHED = {
 NOT_COUNTED = "not counted"
 """In place of the figures of a file without orders, or of graphs of another version of JAX."""
 
-NEAR = 1.03
-"""Most ratio of PPO's cost to that of annealing that counts as near."""
+PART = " functions"
+"""What the name of an evaluation ends with that lacks functions which are in the set today."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +118,7 @@ def main(config: Config) -> int:
         learners = read_learners(config.folder / "learners")
         write_section(config.docs, "policies", policy_table(policies))
         write_section(config.docs, "learners", learner_table(learners))
+        write_section(config.docs, "pairs", paired_table(learners))
         write_section(config.docs, "hard", by_task([x for x in learners if x.tasks == "hard"]))
     except RuntimeError as error:
         print(printable(f"error: {error}"), file=sys.stderr)
@@ -209,8 +213,8 @@ def play_baselines(folder: Path) -> None:
             {"seed": range(5), "budget": 20_000, "name": "annealing, 20,000 orders"},
         ),
     }
-    for chosen in set_names():
-        if chosen.endswith(TRAIN_SUFFIX) or chosen in BUDGETS:  # those are for learners
+    for chosen in compared_sets():
+        if chosen in BUDGETS:  # those are for learners
             continue
         for kind, (policy, options) in ways.items():
             veenv.evaluate(policy, chosen, **options).save(folder / f"{kind}-{chosen}.json")
@@ -244,7 +248,8 @@ def read_learners(folder: Path) -> list[Evaluation]:
     found = counted([row for row in rows if row is not None])
 
     def place(one: Evaluation) -> tuple[Any, ...]:
-        return one.tasks in set_names(), one.tasks, one.policy.endswith(PARTLY), _mean(one)
+        partly = one.policy.endswith((PARTLY, PART))
+        return one.tasks in set_names(), one.tasks, _start(one), partly, _mean(one)
 
     return sorted(found, key=place)
 
@@ -270,10 +275,12 @@ def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
     number, title = len(one.seeds), f"{one.policy} on {one.tasks}"
     if one.cost != "multiplications":
         raise ValueError(f"{title}: expected costs in multiplications, got {one.cost}")
-    if [row.task for row in one.rows] != list(graphs) or not 0 < number == len({*one.seeds}):
-        raise ValueError(f"{title}: expected a row for each task, and different seeds")
+    one = _of_today(one, graphs)
+    if not 0 < number == len({*one.seeds}):
+        raise ValueError(f"{title}: expected different seeds")
     rows: list[Row] = []
-    for row, (name, graph) in zip(one.rows, graphs.items(), strict=True):
+    for row in one.rows:
+        name, graph = row.task, graphs[row.task]
         if {len(row.costs), len(row.orders)} != {number}:
             raise ValueError(f"{title}: {name}: expected {number} costs and orders, one a seed")
         if fingerprint(graph) != row.fingerprint:
@@ -290,6 +297,27 @@ def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
     return dataclasses.replace(one, rows=tuple(rows))
 
 
+def _of_today(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
+    """The rows of the functions that are in the set today; a name of less than all of them says so.
+
+    Raises:
+      ValueError: a row is of a function that was never in the set, or there is none, or two of one.
+    """
+    own = {row.task: row for row in one.rows}
+    for name in own.keys() - graphs.keys():
+        if name not in CANDIDATES.get(one.tasks, ()) and not (
+            drawn_from(name) and name.startswith(f"{one.tasks} ")
+        ):
+            raise ValueError(
+                f"{one.policy} on {one.tasks}: {name!r:.60} is no function of this set"
+            )
+    rows = tuple(own[name] for name in graphs if name in own)
+    if not rows or len(own) < len(one.rows):
+        raise ValueError(f"{one.policy} on {one.tasks}: expected one row for each function")
+    part = f", {len(rows)} of {len(graphs)}{PART}" if len(rows) < len(graphs) else ""
+    return dataclasses.replace(one, policy=one.policy + part, rows=rows)
+
+
 def policy_table(found: Sequence[Evaluation]) -> str:
     """The evaluations as Markdown, by set, the cheapest first."""
     rows = [
@@ -303,8 +331,7 @@ def policy_table(found: Sequence[Evaluation]) -> str:
             cells = one.tasks, NOT_COUNTED, one.policy, "", "", ""
         else:
             ratios, to_reference = (
-                "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})"
-                for x in (classical, known)
+                "" if x is None else _ratio(x, len(one.seeds)) for x in (classical, known)
             )
             seconds = sum(row.seconds for row in one.rows)
             seeds = f"{len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}"
@@ -321,18 +348,20 @@ def learner_table(found: Sequence[Evaluation]) -> str:
     Published results of a task come first.
     """
     rows = [
-        "| played | learner | mean | interquartile mean | worst | to the reference | budget "
-        "| seeds | steps of a seed | seconds of a seed |",
-        "| --- | --- | ---: | --- | ---: | --- | --- | ---: | ---: | ---: |",
+        "| played | start | learner | mean | interquartile mean | worst | to the reference "
+        "| budget | seeds | steps of a seed | seconds of a seed |",
+        "| --- | --- | --- | ---: | --- | ---: | --- | --- | ---: | ---: | ---: |",
     ]
     titles = list(dict.fromkeys(one.tasks for one in found))
     for title in titles:
         for learner, (least, most, seeds) in PUBLISHED.get(title, {}).items():
-            rows.append(f"| {title} | {learner} |  | {least} to {most} |  |  |  | {seeds} |  |  |")
+            cells = f"{title} | nothing | {learner} |  | {least} to {most}"
+            rows.append(f"| {cells} |  |  |  | {seeds} |  |  |")
         for one in (one for one in found if one.tasks == title):
             compared, to_reference = one.compared("classical"), one.compared("reference")
             if compared is None:
-                cells = title, one.policy, NOT_COUNTED, "", "", "", one.budget or "", "", "", ""
+                cells = title, _start(one), one.policy, NOT_COUNTED, "", "", "", one.budget or ""
+                cells = *cells, "", "", ""
                 rows.append(f"| {' | '.join(map(escaped, cells))} |")
                 continue
             scale, digits = (one.rows[0].classical, 1) if len(one.rows) == 1 else (1, 3)
@@ -346,38 +375,70 @@ def learner_table(found: Sequence[Evaluation]) -> str:
                 for name in ("steps", "seconds")
             )
             known = "" if to_reference is None else f"{to_reference.middle:.3f}"
-            cells = title, one.policy, mean, f"{middle} ({low} to {high})", worst, known
+            whole = f"{middle} ({low} to {high})" if number > 1 else middle
+            cells = title, _start(one), one.policy, mean, whole, worst, known
             cells = *cells, one.budget or "", f"{number}", steps, seconds
             rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
 
 
+def paired_table(found: Sequence[Evaluation]) -> str:
+    """Each two learners with the same budget on the same functions of a set, as Markdown."""
+    rows = [
+        "| set | budget | learner | to | ratio | cheaper on | dearer on |",
+        "| --- | --- | --- | --- | --- | ---: | ---: |",
+    ]
+    played = [one for one in found if one.tasks in set_names() and one.rows]
+    for ours, theirs in itertools.combinations(played, 2):
+        alike = (
+            (one.tasks, one.budget, [row.fingerprint for row in one.rows]) for one in (ours, theirs)
+        )
+        if next(alike) != next(alike):
+            continue
+        compared = ours.compared(theirs)
+        assert compared is not None  # it has rows
+        differences = _by_task(ours) - _by_task(theirs)
+        cells = ours.tasks, ours.budget or "", ours.policy, theirs.policy
+        cells = *cells, _ratio(compared, len(ours.seeds) + len(theirs.seeds) - 1)
+        cells = *cells, f"{(differences < 0).sum()}", f"{(differences > 0).sum()}"
+        rows.append(f"| {' | '.join(map(escaped, cells))} |")
+    return "\n".join(rows)
+
+
+def _by_task(one: Evaluation) -> np.ndarray:
+    """Mean costs over seeds, [tasks]."""
+    return np.array([np.mean(row.costs) for row in one.rows])
+
+
+def _ratio(compared: Summary, seeds: int) -> str:
+    """An interquartile mean of ratios, with its interval if there is more than one seed."""
+    interval = f" ({compared.low:.3f} to {compared.high:.3f})" if seeds > 1 else ""
+    return f"{compared.middle:.3f}{interval}"
+
+
+def _start(one: Evaluation) -> str:
+    """What a learner knew when it started."""
+    sizes = (len(order) for row in one.rows for order in row.orders)
+    return start_of(one.policy.partition(",")[0], max(sizes, default=0))
+
+
 def by_task(found: Sequence[Evaluation]) -> str:
-    """The mean costs of evaluations on one set, a line for each task, and PPO next to annealing."""
+    """The mean costs of evaluations on one set, a line for each task."""
     found = [one for one in found if one.rows]
     if not found:
         return ""
     names = [f"{one.policy}, {one.budget}" for one in found]
     rows = [f"| task | best classical | reference | {' | '.join(map(escaped, names))} |"]
     rows.append("| --- |" + " ---: |" * (2 + len(found)))
-    for lines in zip(*(one.rows for one in found), strict=True):
-        first, means = lines[0], [float(np.mean(line.costs)) for line in lines]
+    own = [{row.task: row for row in one.rows} for one in found]
+    for task in dict.fromkeys(name for lines in own for name in lines):
+        lines = [rows_of.get(task) for rows_of in own]
+        first = next(line for line in lines if line is not None)
+        means = ["" if line is None else f"{np.mean(line.costs):,.0f}" for line in lines]
         known = "" if first.reference is None else f"{first.reference:,}"
-        cells = escaped(first.task), f"{first.classical:,}", known, *(f"{x:,.0f}" for x in means)
+        cells = escaped(task), f"{first.classical:,}", known, *means
         rows.append(f"| {' | '.join(cells)} |")
-    means = {
-        (one.policy, one.budget): [float(np.mean(row.costs)) for row in one.rows] for one in found
-    }
-    words = []
-    for budget in dict.fromkeys(one.budget for one in found):
-        ours, theirs = means.get(("ppo", budget)), means.get(("anneal", budget))
-        if ours is not None and theirs is not None:
-            ratios = np.array(ours) / np.array(theirs)
-            words.append(
-                f"\nMean of PPO next to that of annealing, both after {budget}: within 3 % on "
-                f"{(ratios <= NEAR).sum()} of {len(ratios)}, below it on {(ratios < 1).sum()}."
-            )
-    return "\n".join(rows + words)
+    return "\n".join(rows)
 
 
 def _mean(one: Evaluation) -> float:

@@ -12,7 +12,7 @@ import math
 import runpy
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import tyro
 from veenv.agents.api import train
 from veenv.agents.config.args import fail, parse_duration, say
 from veenv.agents.config.checks import check_integers
-from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.training.loop import Progress
 from veenv.agents.training.played import AGENTS, AgentName
 
@@ -39,6 +39,7 @@ from veenv.orders.documents import parse_object, write_text
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
 from veenv.search import search
+from veenv.search.api import LARGE as LARGE_SEARCH
 from veenv.search.api import check_method
 from veenv.search.evaluation import Evaluation
 
@@ -48,6 +49,15 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 POINTS = 20
 """Points of a learning curve."""
+
+OTHERS = "one-file", "rejax"
+"""Learners that are not agents of the package."""
+
+FROM_NOTHING = "-from-nothing"
+"""What the name of an agent ends with that knows no order and no weights when it starts."""
+
+BINS = 10
+"""Least costs that are kept of each factor of ten in seconds."""
 
 PARTLY = ", others not counted"
 """What the name of a learner ends with where an older file has not every run's order."""
@@ -69,8 +79,8 @@ class Config:
     """
 
     learner: str
-    """One of ppo, alphazero, one-file (docs/examples/ppo_one_file.py), rejax, or a method of search
-    such as anneal or policy."""
+    """One of ppo, ppo-from-nothing, alphazero, one-file (docs/examples/ppo_one_file.py), rejax, or
+    a method of search such as anneal or policy."""
     on: str
     """Name of a set or of a task."""
     budget: str = "1m"
@@ -141,12 +151,42 @@ def main(config: Config) -> None:
             curve = [found.course[i] for i in shown.round().astype(int)]
             texts = [[n, round(s, 1), round(float(m), 1), c] for n, s, m, c in curve]
             result = {"cost": cost, "mean": round(float(mean), 1), "steps": steps}
+            result["best"] = anytime(found.course)
             result |= {"seconds": round(seconds, 1), "curve": texts, "order": list(found.order)}
             row["runs"].append({"task": name, "seed": seed} | result)
             write_text(path, _text(row))
             print(f"{name}, seed {seed}: {cost:,} in {seconds:.0f} s, {steps:,} steps", flush=True)
     write_text(path, _text(row))
     say(f"{path}\n{evaluation_of(row)}")
+
+
+def anytime(course: Sequence[Point]) -> list[tuple[float, int]]:
+    """Seconds and least cost at improvements, the last of each tenth of a factor of ten.
+
+    >>> anytime([(1, 0.50, 9.0, 9), (2, 0.51, 9.0, 9), (3, 0.52, 8.0, 8), (4, 30.0, 7.0, 7)])
+    [(0.52, 8), (30.0, 7)]
+    """
+    kept: dict[int, tuple[float, int]] = {}
+    least = math.inf
+    for _, seconds, _, cost in course:
+        if cost < least:
+            least = cost
+            kept[math.floor(BINS * math.log10(max(seconds, 1e-3)))] = (round(seconds, 3), cost)
+    return list(kept.values())
+
+
+def start_of(learner: str, vertices: int) -> str:
+    """What a learner or a search knows of a function of so many vertices when it starts.
+
+    >>> start_of("ppo", 500), start_of("ppo-from-nothing", 500), start_of("regions", 500)
+    ('the shipped policy', 'nothing', 'classical orders')
+    """
+    window = learner == "ppo" and window_on(vertices, PPOConfig())
+    advised = learner == "auto" and vertices > LARGE_SEARCH
+    if learner.partition("-")[0] == "policy" or window or advised:
+        return "the shipped policy"
+    learns = learner in (*AGENTS, *OTHERS) or learner.endswith(FROM_NOTHING)
+    return "nothing" if learns else "classical orders"
 
 
 def _task(played: TaskDistribution, k: int) -> dict[str, Any]:
@@ -214,17 +254,18 @@ def learner_of(name: str) -> Learner:
     Raises:
       ValueError: there is none of this name.
     """
-    others: dict[str, Learner] = {"one-file": one_file, "rejax": rejax}
     if name in AGENTS:
         return partial(agent, name)
-    if name in others:
-        return others[name]
+    if name == f"ppo{FROM_NOTHING}":
+        return partial(agent, "ppo", window=0)
+    if name in OTHERS:
+        return {"one-file": one_file, "rejax": rejax}[name]
     check_method(name)
     return partial(searched, name)
 
 
-def agent(name: AgentName, graph: Graph, seed: int, budget: str) -> Found:
-    """PPO or AlphaZero, with its default settings."""
+def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any) -> Found:
+    """PPO or AlphaZero, with its default settings but for those."""
     course: list[Point] = []
 
     def note(progress: Progress) -> None:
@@ -233,7 +274,7 @@ def agent(name: AgentName, graph: Graph, seed: int, budget: str) -> Found:
         course.append((progress.steps, progress.seconds, mean, least))
 
     steps, limit = (int(budget), None) if budget.isdecimal() else (None, budget)
-    config = PPOConfig(seed=seed, steps=steps)
+    config = PPOConfig(seed=seed, steps=steps, **settings)
     run = train(graph, config, agent=name, callback=note, time_limit=limit)
     return Found(run.order.ids, course)
 

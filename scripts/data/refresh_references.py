@@ -1,4 +1,4 @@
-"""Makes the references of sets: ``python scripts/data/refresh_references.py --help``."""
+"""Audits the functions of test sets: ``python scripts/data/refresh_references.py --help``."""
 
 from __future__ import annotations
 
@@ -7,104 +7,328 @@ from veenv.agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
+import itertools
 import json
-import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import jax
 import tyro
 
 import veenv
 from veenv.agents.config.args import fail
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # a checkout is not installed
-
-from scripts.leaderboard import read_learners, read_policies
-from veenv.env import TaskDistribution
-from veenv.orders.documents import write_text
-from veenv.orders.order import fingerprint
+from veenv.env.task_set import graphs_of
+from veenv.graph.graph import Graph
+from veenv.orders.documents import parse_object, write_section, write_text
+from veenv.orders.order import Order, fingerprint
+from veenv.orders.shipped import proved_bound, shipped_orders
 from veenv.search import search
-from veenv.tasks.evaluation_sets import evaluation_set
+from veenv.search.exact.bounds import vertex_bounds
+from veenv.search.heuristic.greedy_rules import greedy
+from veenv.search.problem import prepare
+from veenv.tasks.evaluation_sets import (
+    CANDIDATES,
+    FAMILIES,
+    LEAST_GAIN,
+    SOLVED,
+    Known,
+    compared_sets,
+    evaluation_set,
+    read_known,
+)
 
-BOARD = Path(__file__).parents[2] / "docs" / "leaderboard"
+ROOT = Path(__file__).parents[2]
+BOARD = ROOT / "docs" / "leaderboard"
+PAGE = ROOT / "docs" / "internals" / "audit.md"
 FILE = Path(veenv.__file__).parent / "tasks" / "data" / "references.json"
 
+ENOUGH = 400
+"""Most vertices of a function that a proof is tried for: none of a larger one ever came."""
+BOUNDED = 1400
+"""Most vertices of a function that gets a lower bound."""
+OTHERS = ("regions", "anneal")
+"""By turns the methods of the searches that begin with the best order known."""
 
-DRAWS = 4
-"""How many functions are drawn for each one that a set has; most that are left out."""
+Offered: TypeAlias = dict[str, list[tuple[str, Sequence[int]]]]
+"""By fingerprint of the graph: by whom an order is, and its vertex ids."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Searches the functions of a test set with several seeds and keeps the least cost of each.
+    """Searches for the best order of every function that may be in a test set, and for a proof.
 
-    Random functions are drawn until so many have a cost below their best classical order as the set
-    has; the others are noted as left out.  What is known of the graphs of named tasks counts too,
-    and what the leaderboard has; without seeds only these.
+    The first search of a function begins with nothing, each other one with the best order known
+    and a seed of its own. The file is written after each function, and the same command goes on
+    where it was. Then it writes which functions are in which set, and the table of all. Orders of
+    the leaderboard and of the package are looked at, too.
     """
 
-    set: str
-    """Name of the set."""
-    method: str = "anneal"
-    """Method of search, as `veenv.search.search` takes it."""
-    budget: str = "200000"
-    """Evaluations, or a time such as `100s`, for each seed."""
-    seeds: int = 1
-    """Number of seeds, from 0 on."""
+    sets: tuple[str, ...] = ()
+    """Test sets; all by default."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks of the sets."""
+    orders: tuple[Path, ...] = ()
+    """Order files that are handed in: a cheaper one becomes the reference. Nothing is searched."""
+    pieces: int = 1
+    """How many searches each function has had in the end."""
+    budget: str = "20000"
+    """Evaluations, or a time such as `60s`, of one search."""
+    proof: str = "2s"
+    """Time of each proof; it is tried once."""
     board: Path = BOARD
     """Folder of the leaderboard."""
     file: Path = FILE
-    """The file of references; other sets in it stay."""
+    """The file of references."""
+    docs: Path = PAGE
+    """Page to write the table into, between ``<!-- audit: begin -->`` and end."""
+
+
+class Audit:
+    """What is known so far, in a file."""
+
+    def __init__(self, config: Config):
+        """Reads the file, and the orders of others.
+
+        Raises:
+          ValueError: a file holds something else.
+        """
+        self.config = config
+        self.document = parse_object(config.file.read_bytes())
+        self.known = read_known(self.document)
+        self.left_out: dict[str, dict[str, list[int]]] = self.document["left_out"]
+        self.offered = offered(config.board)
+
+    def write(self) -> None:
+        """Writes the file."""
+        self.document["known"] = {
+            key: {**vars(one), "seconds": round(one.seconds, 1)}
+            for key, one in sorted(self.known.items(), key=lambda pair: _line(pair[1]))
+        }
+        write_text(self.config.file, as_text(self.document))
+
+    def take(self, name: str, graph: Graph) -> Known:
+        """What is known of a function, of the orders that are there already."""
+        key = fingerprint(graph)
+        known = self.known.get(key) or of_nothing(name, graph)
+        known = dataclasses.replace(known, bound=max(known.bound, proved_bound(graph)))
+        for by, ids in self.offered.get(key, ()):
+            known = better(known, graph, ids, by)
+        self.known[key] = known
+        return known
+
+    def search(self, name: str, graph: Graph) -> Known:
+        """What is known of a function after all its searches and a proof."""
+        known, key = self.take(name, graph), fingerprint(graph)
+        budget = int(self.config.budget) if self.config.budget.isdecimal() else self.config.budget
+        while known.pieces < self.config.pieces and not known.solved:
+            began, kind = time.process_time(), OTHERS[known.pieces % 2]
+            begin = known.order if known.pieces else None
+            kind = kind if known.pieces else "auto"
+            found = search(graph, kind, budget=budget, seed=known.pieces, start=begin)
+            by = f"{kind}, budget {budget}, seed {known.pieces}"
+            known = better(known, graph, found.order, by)
+            known = dataclasses.replace(
+                known,
+                bound=max(known.bound, found.lower_bound),
+                first=known.first if known.pieces else found.cost,
+                pieces=known.pieces + 1,
+                seconds=known.seconds + time.process_time() - began,
+            )
+        large, proof = len(graph.eliminable) > ENOUGH, self.config.proof
+        if not (known.solved or large or known.tried == proof):
+            found = search(graph, "exact", budget=proof, start=known.order)
+            known = better(known, graph, found.order, f"exact, budget {proof}")
+            bound = max(known.bound, found.lower_bound)
+            known = dataclasses.replace(known, bound=bound, tried=proof)
+        self.known[key] = known
+        return known
+
+    def random_set(self, name: str) -> list[str]:
+        """The functions of a set of random ones: draws in order, until there are enough."""
+        chosen, number = evaluation_set(name), FAMILIES[name][1]
+        members: list[str] = []
+        gone = self.left_out.setdefault(name, {})
+        for draw in itertools.count():
+            if len(members) == number:
+                break
+            if str(draw) in gone:
+                continue
+            one = dataclasses.replace(chosen, draws=(draw,))
+            [(task, graph)] = graphs_of(one, "multiplications").items()
+            known = self.search(task, graph)
+            if known.gain < LEAST_GAIN:
+                gone[str(draw)] = [known.classical, known.cost, known.bound]
+                del self.known[fingerprint(graph)]
+            elif not known.solved:
+                members.append(task)
+            self.told(known)
+        return members
+
+    def named_set(self, name: str) -> list[str]:
+        """The functions of a set of tasks."""
+        members = []
+        for task in CANDIDATES[name]:
+            known = self.search(task, veenv.make(task).graph)
+            if known.gain >= LEAST_GAIN and not known.solved:
+                members.append(task)
+            self.told(known)
+        return members
+
+    def told(self, known: Known) -> None:
+        """Says what is known of a function, and writes the file."""
+        self.write()
+        print(
+            f"{known.task}: {known.cost:,}, at least {known.bound:,}, classical "
+            f"{known.classical:,}, {known.seconds:.0f} s",
+            flush=True,
+        )
 
 
 def main(config: Config) -> None:
-    """Anneals, and writes the file after every function, so that a run can be cut off."""
-    chosen = evaluation_set(config.set)
-    found = json.loads(config.file.read_text())
-    before = found["sets"].get(chosen.name, {})
-    costs = found["sets"][chosen.name] = dict(before) if chosen.family is None else {}
-    left_out = found["left_out"][chosen.name] = []
-    of_search = {"method": config.method, "budget": config.budget, "seeds": config.seeds}
-    if config.seeds:
-        found["budgets"][chosen.name] = of_search
-    elif chosen.family is not None:
-        raise ValueError(f"the functions of {chosen.name} are chosen by search: seeds must be 1")
-    policies, learners = config.board / "policies", config.board / "learners"
-    listed = [
-        (row.fingerprint, cost)
-        for one in (*read_policies(policies), *read_learners(learners))
-        for row in one.rows
-        for cost in row.costs
-    ]
-    budget = int(config.budget) if config.budget.isdecimal() else config.budget
-    every = chosen
-    if chosen.family is not None:
-        every = dataclasses.replace(chosen, number=DRAWS * chosen.number, left_out=())
-    played = TaskDistribution.of(every)
-    for name, graph, orders in zip(every.functions, played.graphs, played.classical, strict=True):
-        classical, print_of = min(orders.values()), fingerprint(graph)
-        searched = (
-            search(graph, config.method, budget=budget, seed=seed).cost
-            for seed in range(config.seeds)
+    """Audits, and writes the file and the table.
+
+    Raises:
+      ValueError: there is no such set or task, or a file is none of orders.
+    """
+    audit = Audit(config)
+    for path in config.orders:
+        hand_in(audit, Order.load(path))
+    names = () if config.orders else config.sets or compared_sets()
+    for name in names:
+        if name not in compared_sets():
+            raise ValueError(f"unknown test set {name!r}; known: {', '.join(compared_sets())}")
+        own = CANDIDATES.get(name, ())
+        if config.tasks:
+            for task in own:
+                if task in config.tasks:
+                    audit.told(audit.search(task, veenv.make(task).graph))
+            continue
+        members = audit.named_set(name) if own else audit.random_set(name)
+        audit.document["sets"][name] = members
+    solved = (one.task for one in audit.known.values() if one.solved)
+    audit.document["sets"][SOLVED] = sorted(dict.fromkeys(solved), key=_place)
+    audit.write()
+    write_section(config.docs, "audit", table(audit))
+
+
+def hand_in(audit: Audit, order: Order) -> None:
+    """Makes an order the reference if it is cheaper.
+
+    Raises:
+      ValueError: it is for no function of any set.
+    """
+    known = audit.known.get(order.fingerprint)
+    if known is None:
+        raise ValueError(f"order {order.name!r} is for no function of a test set")
+    graph = next(iter(graphs_of(alone(known.task), "multiplications").values()))
+    new = better(known, graph, order.ids_for(graph), order.found_by)
+    audit.known[order.fingerprint] = new
+    print(f"{known.task}: {new.cost:,}, was {known.cost:,}")
+
+
+def alone(task: str) -> Any:
+    """The set of one function, a task or a random one."""
+    return dataclasses.replace(evaluation_set(SOLVED), tasks=(task,))
+
+
+def of_nothing(name: str, graph: Graph) -> Known:
+    """What classical orders and bounds say of a function."""
+    problem = prepare(graph)
+    orders = {
+        "forward": graph.forward(),
+        "reverse": graph.reverse(),
+        "Markowitz": graph.markowitz(),
+        "greedy by cost": problem.to_ids(greedy(problem, "cost")),
+    }
+    costs = {rule: graph.cost(graph.legal(ids)) for rule, ids in orders.items()}
+    rule = min(costs, key=costs.__getitem__)
+    # The flows behind these bounds take many minutes on the largest functions.
+    bound = int(vertex_bounds(problem).sum()) if problem.n <= BOUNDED else 0
+    ids, cost = graph.legal(orders[rule]), costs[rule]
+    return Known(name, cost, rule, cost, bound, ids, found_by=rule, jax=jax.__version__)
+
+
+def better(known: Known, graph: Graph, ids: Sequence[int], by: str) -> Known:
+    """What is known of a function after another order is seen."""
+    cost = graph.cost(graph.check_order(ids))
+    if cost >= known.cost:
+        return known
+    changed = {"cost": cost, "order": tuple(ids), "found_by": by, "jax": jax.__version__}
+    return dataclasses.replace(known, **changed)
+
+
+def offered(board: Path) -> Offered:
+    """The orders of the leaderboard and of the package."""
+    found: Offered = defaultdict(list)
+    for order in shipped_orders():
+        found[order.fingerprint].append((order.found_by, order.ids))
+    for path in sorted(board.glob("*/*.json")):
+        for key, by, ids in _of_file(parse_object(path.read_bytes())):
+            found[key].append((by, ids))
+    return found
+
+
+def _of_file(one: Any) -> Iterator[tuple[str, str, Sequence[int]]]:
+    """Fingerprint, author and ids of each order in a file of the leaderboard."""
+    if "runs" in one:
+        prints = {task["task"]: task["fingerprint"] for task in one["tasks"]}
+        rows: Iterable[Any] = (
+            (prints[run["task"]], [run["order"]]) for run in one["runs"] if "order" in run
         )
-        listed_here = (cost for print_of_row, cost in listed if print_of_row == print_of)
-        least = min((*searched, *listed_here), default=classical)
-        print(f"{name}: {least:,} (best classical order {classical:,})", flush=True)
-        known = before.get(name, {})
-        if chosen.family is None and known.get("fingerprint") == print_of:
-            least = min(least, known["cost"])
-        if chosen.family is None or least < classical:
-            costs[name] = {"cost": min(least, classical), "fingerprint": print_of}
-        else:
-            left_out.append(int(name))
-        write_text(config.file, json.dumps(found, indent=0, sort_keys=True) + "\n")
-        if chosen.family is not None and len(costs) == chosen.number:
-            return
-    if chosen.family is None:
-        return
-    raise ValueError(
-        f"{chosen.name} has {chosen.number} functions, and of {len(played)} draws only "
-        f"{len(costs)} have a cost below their best classical order"
-    )
+    else:
+        rows = ((row["fingerprint"], row["orders"]) for row in one["rows"])
+    by = f"{one.get('learner') or one['policy']}, {one['budget']}"
+    return ((key, by, ids) for key, orders in rows for ids in orders)
+
+
+def table(audit: Audit) -> str:
+    """Every function that was looked at, as Markdown."""
+    rows = [
+        "| function | vertices | best classical | rule | first search | best known | bound "
+        "| gain, % | searched, s | set |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    seen: set[str] = set()
+    where = {task: name for name, tasks in audit.document["sets"].items() for task in tasks}
+    for known in sorted(audit.known.values(), key=_line):
+        first = "" if known.first is None else f"{known.first:,}"
+        bound = "proved" if known.solved else f"{known.bound:,}" if known.bound else ""
+        gain = f"{100 * (known.gain - 1):.1f}"
+        name = known.task if known.task not in seen else f"{known.task}, jax {known.jax}"
+        seen.add(known.task)
+        cells = name, f"{len(known.order):,}", f"{known.classical:,}", known.rule, first
+        cells = *cells, f"{known.cost:,}", bound, gain, f"{known.seconds:.0f}"
+        rows.append(f"| {' | '.join((*cells, where.get(known.task, '')))} |")
+    gone = ", ".join(f"{len(draws)} draws of {name}" for name, draws in audit.left_out.items())
+    return "\n".join([*rows, "", f"Left out, as less than 3 % was found to gain: {gone}."])
+
+
+def as_text(document: Any) -> str:
+    """The file: a line for each function."""
+    parts = []
+    for name, entries in sorted(document.items()):
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(entries[key])}" for key in entries)
+        parts.append(f"{json.dumps(name)}: {{\n{lines}\n}}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _line(known: Known) -> tuple[Any, ...]:
+    """Where a function is in tables; of two graphs of one, that of the newer JAX is first."""
+    return *_place(known.task), tuple(-int(part) for part in known.jax.split(".")[:2])
+
+
+def _place(task: str) -> tuple[int, int, str]:
+    """Where a function is in tables: by set, then by draw or as the set lists it."""
+    base, _, draw = task.partition(" ")
+    if base in FAMILIES:
+        return tuple(FAMILIES).index(base), int(draw), ""
+    for k, (name, tasks) in enumerate(CANDIDATES.items()):
+        if task in tasks:
+            return len(FAMILIES) + k, tasks.index(task), name
+    return len(FAMILIES) + len(CANDIDATES), 0, task
 
 
 def run() -> None:

@@ -337,6 +337,30 @@ def learning_curves(path: Path) -> None:
     save(figure, path)
 
 
+def anytime(path: Path) -> None:
+    """Least costs so far on ``hard`` over the best classical orders, by time, each row a line."""
+    figure = canvas(8, 4)
+    [panel] = axes_of(figure)
+    lowest = {}
+    for file in sorted((ROOT / "docs" / "leaderboard" / "learners").glob("*-hard-*.json")):
+        row = json.loads(file.read_text("utf-8"))
+        if not all("best" in run for run in row["runs"]):
+            continue
+        classical = {task["task"]: task["classical"] for task in row["tasks"]}
+        lowest |= {task["task"]: task["reference"] / task["classical"] for task in row["tasks"]}
+        times = np.geomspace(0.1, max(run["seconds"] for run in row["runs"]), 60)
+        curves = []
+        for run in row["runs"]:
+            seconds, costs = zip(*run["best"], strict=True)
+            known = np.minimum([1.0, *np.array(costs) / classical[run["task"]]], 1.0)
+            curves.append(np.log(known[np.searchsorted(seconds, times, side="right")]))
+        panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, label=row["learner"])
+    panel.axhline(np.exp(np.mean(np.log([*lowest.values()]))), color="gray", ls="--", lw=0.8)
+    panel.set(xscale="log", xlabel="seconds", ylabel="cost / best classical order")
+    panel.legend(fontsize="small")
+    save(figure, path)
+
+
 def roofline(path: Path) -> None:
     """What bounds the kernels: operations a second over operations a byte, at 65,536 points."""
     alone = {row["function"]: row["alone_ns"] for row in read("kernel")["orders"] if "ids" in row}
@@ -401,8 +425,9 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
-    "elimination": elimination, "fuse": fuse, "gains": gains, "kernels": kernels,
-    "learning-curves": learning_curves, "patterns": patterns, "roofline": roofline,
-    "sparse": sparse, "step": step, "structures": structures, "tasks": tasks, "work": work,
+    "anytime": anytime, "elimination": elimination, "fuse": fuse, "gains": gains,
+    "kernels": kernels, "learning-curves": learning_curves, "patterns": patterns,
+    "roofline": roofline, "sparse": sparse, "step": step, "structures": structures,
+    "tasks": tasks, "work": work,
 }  # fmt: skip
 """What draws each file of docs/pictures."""

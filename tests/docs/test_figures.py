@@ -14,7 +14,6 @@ import veenv
 from scripts.benchmarks.compile_for import orders
 from scripts.docs import results_page
 from veenv.orders.resolve import resolve_order
-from veenv.tasks.evaluation_sets import evaluation_set
 
 ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
@@ -55,19 +54,6 @@ def test_tables_of_the_pages_are_the_results(name):
     for table in document["tables"]:
         for row in [table["columns"], *table["rows"]]:
             assert tuple(row) in shown, f"{document['page']} has no row {row}"
-
-
-def test_the_page_says_how_many_draws_test_sets_leave_out():
-    def said(name):
-        chosen = evaluation_set(name)
-        return len(chosen.left_out), chosen.draws[-1] + 1
-
-    (small, of_small), (arrays, of_arrays) = said("scalar-small"), said("arrays")
-    assert (arrays, said("scalar-large")[0]) == (1, 0)
-    sentence = (
-        f"leaves out {small} of {of_small} draws, `arrays` one of {of_arrays}, `scalar-large`"
-    )
-    assert sentence in text_of("docs/policy.md")
 
 
 def test_where_the_policy_is_above_others():

@@ -18,6 +18,7 @@ from scripts.leaderboard import (
     counted,
     learner_table,
     main,
+    paired_table,
     policy_table,
     read_entries,
     read_learners,
@@ -33,7 +34,7 @@ from veenv.tasks.user import trace_task
 ROOT = Path(__file__).parents[2]
 PAGE = "".join(
     f"<!-- {name}: begin -->\n\n<!-- {name}: end -->\n"
-    for name in ("policies", "learners", "hard", "leaderboard")
+    for name in ("policies", "learners", "pairs", "hard", "leaderboard")
 )
 WORDS = '[mine]\nby = "A"\nseconds = 3\nmachine = "B"\n'
 
@@ -56,7 +57,7 @@ def test_the_page_has_the_orders_of_the_files():
     learners = read_learners(ROOT / "docs" / "leaderboard" / "learners")
     assert any(one.rows for one in policies)
     assert any(one.rows for one in learners)
-    for made in (policy_table(policies), learner_table(learners)):
+    for made in (policy_table(policies), learner_table(learners), paired_table(learners)):
         for line in made.splitlines():  # another JAX counts fewer of them
             assert line in page or "| not counted |" in line
     hard = [one for one in learners if one.tasks == "hard"]
@@ -223,11 +224,11 @@ def test_rows_of_learners_are_counted_again(forged, folder, capsys):
     def shown():
         (folder / "learners" / "mine.json").write_text(json.dumps(row))
         code = main(Config(folder, folder / "page.md", points=0))
-        return code, re.findall(rf"\| {TASK} \| ppo.*", (folder / "page.md").read_text())
+        return code, re.findall(rf"\| {TASK} \| nothing \| ppo.*", (folder / "page.md").read_text())
 
     code, honest = shown()
     assert code == 0
-    assert honest[0].startswith(f"| {TASK} | ppo | 206.0 |")
+    assert honest[0].startswith(f"| {TASK} | nothing | ppo | 206.0 |")
     if forged == "cost":
         row["runs"][0]["cost"] = 148
         assert shown() == (1, honest)
@@ -238,11 +239,11 @@ def test_rows_of_learners_are_counted_again(forged, folder, capsys):
     elif forged == "order":
         del row["runs"][0]["order"]
         code, [line] = shown()
-        assert line.startswith(f"| {TASK} | ppo, best of 2, others not counted | 172.0 |")
+        assert line.startswith(f"| {TASK} | nothing | ppo, best of 2, others not counted | 172.0 |")
     else:
         row["jax"] = "0.9.9"
         row["tasks"][0]["fingerprint"] = "0" * 64
-        assert shown()[1][0].startswith(f"| {TASK} | ppo | not counted |")
+        assert shown()[1][0].startswith(f"| {TASK} | nothing | ppo | not counted |")
 
 
 def test_wrong_files_are_refused(folder, capsys):

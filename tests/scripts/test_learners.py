@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts import learners
-from scripts.leaderboard import by_task, learner_table, read_learners
+from scripts.leaderboard import by_task, learner_table, paired_table, read_learners
 from scripts.learners import Config, Found, evaluation_of, main
 from veenv.env.factory import task_graph
 
@@ -58,11 +59,11 @@ def test_a_row_goes_on_where_it_was(config, monkeypatch, capsys):
     [shown] = read_learners(config.folder)
     assert shown == found
     cells = [cell.strip() for cell in learner_table([shown]).splitlines()[-1].split("|")[1:-1]]
-    assert cells[:2] == ["Robertson", "anneal"]
-    assert float(cells[2]) == pytest.approx(np.exp(np.log(costs).mean()), abs=0.06)
-    low, high = map(float, re.findall(r"[\d.]+", cells[3])[1:])
-    assert min(costs) <= low <= high <= max(costs) == float(cells[4])
-    assert cells[6:] == ["50", "3", "100", "0"]
+    assert cells[:3] == ["Robertson", "classical orders", "anneal"]
+    assert float(cells[3]) == pytest.approx(np.exp(np.log(costs).mean()), abs=0.06)
+    low, high = map(float, re.findall(r"[\d.]+", cells[4])[1:])
+    assert min(costs) <= low <= high <= max(costs) == float(cells[5])
+    assert cells[7:] == ["50", "3", "100", "0"]
 
 
 def test_an_order_that_costs_something_else_is_refused(config, monkeypatch):
@@ -107,7 +108,55 @@ def test_seeds_that_lack_a_task_do_not_count():
     other = evaluation_of(row | {"learner": "anneal", "runs": [run | {"cost": 9} for run in runs]})
     text = by_task([found, other])
     assert "| a | 10 | 8 | 8 | 9 |" in text
-    assert text.endswith("within 3 % on 1 of 2, below it on 1.")
+    assert "| b | 10 | 8 |  | 9 |" in by_task(
+        [dataclasses.replace(found, rows=found.rows[:1]), other]
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_two_learners_are_compared_task_by_task(seeds):
+    """The interval is of runs within tasks: none where each learner has one seed."""
+    tasks = [
+        {"task": name, "fingerprint": name, "classical": 20, "reference": 8} for name in "abcd"
+    ]
+
+    def row(learner, costs):
+        runs = [
+            {"task": task, "seed": seed, "cost": cost + seed, "mean": 9.0, "steps": 2}
+            | {"seconds": 1.0, "order": [1]}
+            for task, cost in zip("abcd", costs, strict=True)
+            for seed in range(seeds)
+        ]
+        row = {"learner": learner, "on": "hard", "budget": "1m", "jax": "0", "tasks": tasks}
+        return evaluation_of(row | {"runs": runs})
+
+    ours, theirs = row("auto", (10, 10, 12, 10)), row("ppo", (10, 20, 10, 20))
+    *_, line = paired_table([ours, theirs, dataclasses.replace(theirs, budget="2m")]).splitlines()
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[:4] + cells[5:] == ["hard", "1m", "auto", "ppo", "2", "1"]
+    middle, *interval = map(float, re.findall(r"[\d.]+", cells[4]))
+    assert 0.6 < middle < 0.9
+    if seeds == 1:
+        assert middle == pytest.approx(0.75, abs=1e-3)  # the mean of 1/2 and 1
+        assert not interval
+    else:
+        assert interval[0] < middle < interval[1]
+        assert interval[1] - interval[0] < 0.3
+
+
+def test_starts_are_named_and_costs_are_kept_by_time(config):
+    main(config)
+    [run, _] = read(config)["runs"]
+    assert run["best"][-1][1] == run["cost"]
+    seconds, costs = zip(*run["best"], strict=True)
+    assert list(seconds) == sorted(seconds)
+    assert list(costs) == sorted(costs, reverse=True)
+    starts = {name: learners.start_of(name, 300) for name in ("ppo", "ppo-from-nothing", "auto")}
+    assert starts["ppo"] == learners.start_of("policy-32", 20) == "the shipped policy"
+    assert starts["ppo-from-nothing"] == learners.start_of("ppo", 98) == "nothing"
+    assert starts["auto"] == learners.start_of("anneal", 900) == "classical orders"
+    assert learners.start_of("auto", 900) == "the shipped policy"
+    assert learners.learner_of("ppo-from-nothing").keywords == {"window": 0}
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -18,6 +19,7 @@ from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import save_weights
 from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution, random_action
+from veenv.search import search
 from veenv.search.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,31 @@ def _point():
     return veenv.tasks.get("KerrMetric").example_args()
 
 
+@pytest.mark.parametrize("asks", ["both", "state", "partial", "object"])
+def test_a_policy_that_searches_is_given_the_state(asks, task_graph):
+    """The cheapest next elimination, found by playing each from the state that it is given."""
+    env = veenv.make("PropaneCombustion")
+
+    def ahead(key, seen, mask, state, params=env.default_params):
+        after = jax.vmap(jax.vmap(env.transition, (None, 0, None)), (0, None, None))
+        cost = after(state, jnp.arange(env.num_actions), params)[0].cost
+        return jnp.argmin(jnp.where(mask, cost, jnp.iinfo(jnp.int32).max), axis=-1)
+
+    class Search:
+        def __call__(self, key, seen, mask, *, state, **others):
+            return ahead(key, seen, mask, state)
+
+    policies = {
+        "both": ahead,
+        "state": lambda key, seen, mask, state: ahead(key, seen, mask, state),
+        "partial": partial(ahead, params=env.default_params),
+        "object": Search(),
+    }
+    [row] = veenv.evaluate(policies[asks], "PropaneCombustion", samples=2).rows
+    graph = task_graph("PropaneCombustion")
+    assert row.costs[0] == graph.cost(search(graph, "cost").order)
+
+
 def test_the_summary_by_hand(found):
     rows = [
         dataclasses.replace(row, costs=costs, reference=10, classical=20)
@@ -96,10 +123,16 @@ def test_the_summary_by_hand(found):
     assert summary.mean == pytest.approx(np.exp(np.log(ratios).mean()))
     assert (summary.below, summary.equal, summary.tasks) == (1 / 6, 2 / 6, 3)
     assert 0.5 <= summary.low < summary.middle < summary.high <= 8
-    assert found.compared("reference").tasks == 1  # PropaneCombustion's
+    assert found.compared("reference").tasks == 2  # Robertson's and PropaneCombustion's
     unknown = tuple(dataclasses.replace(row, reference=None) for row in found.rows)
     assert dataclasses.replace(found, rows=unknown).compared("reference") is None
-    assert found.compared(found).middle == 1
+    one = dataclasses.replace(found, seeds=(3,), rows=tuple(
+        dataclasses.replace(row, costs=row.costs[:1], orders=row.orders[:1]) for row in found.rows
+    ))  # fmt: skip
+    same, spread = one.compared(one), found.compared(one)
+    assert (same.middle, same.low, same.high, same.equal) == (1, 1, 1, 1)
+    assert spread.low <= spread.middle <= spread.high
+    assert found.compared(found).middle == pytest.approx(1, rel=0.2)
     with pytest.raises(ValueError, match="got 'annealing'"):
         found.compared("annealing")
 

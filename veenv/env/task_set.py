@@ -21,7 +21,13 @@ from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
-from veenv.tasks.evaluation_sets import EvaluationSet, evaluation_set, reference, set_names
+from veenv.tasks.evaluation_sets import (
+    EvaluationSet,
+    drawn_from,
+    evaluation_set,
+    reference,
+    set_names,
+)
 
 RANDOM_RANK = 3
 """Most axes of a variable of a random function; functions with more are drawn again."""
@@ -225,7 +231,7 @@ class TaskDistribution:
 
     @cached_property
     def references(self) -> tuple[int | None, ...]:
-        """For each task the cost that long annealing found, in multiplications; None if unknown."""
+        """For each task the least cost known, in multiplications; None if unknown."""
         if self.env.cost != "multiplications":
             return (None,) * len(self)
         return tuple(map(reference, self.graphs))
@@ -326,11 +332,17 @@ def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
     """
     family = chosen.family
     if family is None:
-        return {name: task_graph(name) for name in chosen.tasks}
+        return {name: _graph_named(name, cost) for name in chosen.tasks}
     spec = _spec_of_family(family, cost)
     return {
         f"{chosen.name} {k}": _draw_one(family, chosen.seed, k, cost, spec) for k in chosen.draws
     }
+
+
+def _graph_named(name: str, cost: CostModel) -> Graph:
+    """The graph of a task, or of a random function of a set."""
+    one = drawn_from(name)
+    return task_graph(name) if one is None else graphs_of(one, cost)[name]
 
 
 def _check_task(task: Any) -> None:

@@ -29,7 +29,9 @@ METHODS = ("auto", "anneal", "regions", "beam", "exact", "forward", "reverse", *
 """Names of the methods; ``"beam-256"`` fixes the width."""
 
 _SECONDS_PER_SET = 2.5e-6
-_TINY, _SMALL, _LARGE = 10, 16, 400
+_TINY, _SMALL = 10, 16
+LARGE = 400
+"""Most vertices of a graph that "auto" does not anneal by regions."""
 _ADVICE, _SHARE_OF_ADVICE = 32, 0.1
 
 
@@ -130,7 +132,7 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
 
 def _method_for(n: int) -> str:
     """The method that "auto" is for so many vertices."""
-    return "exact" if n <= _SMALL else "beam" if n <= _LARGE else "regions"
+    return "exact" if n <= _SMALL else "beam" if n <= LARGE else "regions"
 
 
 def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
@@ -238,7 +240,7 @@ class _Attempt:
 
     def auto(self) -> None:
         """Exact for small graphs; annealing, beam and annealing again; regions for large ones."""
-        if self.problem.n <= _SMALL or self.problem.n > _LARGE:
+        if self.problem.n <= _SMALL or self.problem.n > LARGE:
             _METHODS[_method_for(self.problem.n)](self)
             return
         with self.tracker.limited_to(0.5):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import time
@@ -23,8 +24,11 @@ from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
 from veenv.search.api import check_method, search
 
-Policy = Callable[[Any, Any, Any], Any]
-"""From a key, observations [B, ...] and masks of legal actions [B, A] to actions [B]."""
+Policy = Callable[..., Any]
+"""From a key, observations [B, ...] and masks of legal actions [B, A] to actions [B].
+
+One with parameters `state` or `params` is given the states [B, ...] and the graph's params, too.
+"""
 POLICIES = "veenv.policies"
 """Entry-point group in which an installed package reads policies from files and folders."""
 SAMPLES, BUDGET = 32, "10s"
@@ -72,7 +76,8 @@ class Summary:
       tasks: how many tasks these are.
       mean: geometric mean of the ratios.
       middle: interquartile mean of the ratios of all tasks and seeds.
-      low: lower end of the 95 % interval of `middle`; tasks, and the seeds of each, are resampled.
+      low: lower end of the 95 % interval of `middle`, by a stratified bootstrap: the seeds of each
+        task are resampled (Agarwal et al., NeurIPS 2021). Equal to `middle` where there is one.
       high: its upper end.
       below: share of tasks and seeds with a ratio below 1.
       equal: share with a ratio of 1.
@@ -122,8 +127,8 @@ class Evaluation:
         """Costs over the references, over the cheapest classical orders, or over another's costs.
 
         Args:
-          other: ``"reference"``, ``"classical"``, or an evaluation on the same tasks, of as many
-            seeds or of one.
+          other: ``"reference"``, ``"classical"``, or an evaluation on the same tasks: then ratios
+            are to its means over seeds, which are resampled, too.
 
         Returns:
           None if no task has what it is compared with.
@@ -142,14 +147,12 @@ class Evaluation:
         pairs = [(x.costs, y) for x, y in zip(self.rows, found, strict=True) if y != (None,)]
         if not pairs:
             return None
-        ours, theirs = (np.array(costs, float) for costs in zip(*pairs, strict=True))
-        ratios = np.maximum(ours, 1) / np.maximum(theirs, 1)
-        rng, (tasks, seeds) = np.random.default_rng(0), ratios.shape
-        drawn = rng.integers(tasks, size=(_RESAMPLES, tasks, 1))
-        of_seeds = rng.integers(seeds, size=(_RESAMPLES, tasks, seeds))
-        low, high = np.quantile(_middle(ratios[drawn, of_seeds]), (0.025, 0.975))
+        ours, theirs = (np.maximum(costs, 1.0) for costs in zip(*pairs, strict=True))
+        ratios, rng = _ratios(ours, theirs), np.random.default_rng(0)
+        drawn = (_resampled(rng, costs) for costs in (ours, theirs))
+        low, high = np.quantile(_middle(_ratios(*drawn)), (0.025, 0.975))
         return Summary(
-            tasks,
+            len(pairs),
             float(np.exp(np.log(ratios).mean())),
             float(_middle(ratios[None])[0]),
             float(low),
@@ -218,7 +221,8 @@ def evaluate(
 
     Args:
       policy: a function of a key, observations [B, ...] and masks of legal actions (bool [B, A])
-        that returns actions (int [B]), traceable by JAX; an object with a method ``as_policy`` that
+        that returns actions (int [B]), traceable by JAX, and is given `state` and `params`, too, if
+        it has parameters of these names; an object with a method ``as_policy`` that
         makes one for an environment, such as `veenv.agents.GraphNetwork`; the name of a method of
         `veenv.search.search`; or the path of a run folder or a file of weights.
       tasks: name of a set (`veenv.sets`), of a task, a list of tasks, or a
@@ -349,12 +353,14 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
     def games(arrays: Sequence[Any], key: Any, params: Any) -> Any:
         given = [y if x is None else x for x, y in zip(arrays, fixed, strict=True)]
         policy = jax.tree.unflatten(tree, given)
+        asked = inspect.signature(policy).parameters
         first = env.init(params)
         state = jax.tree.map(lambda x: jnp.broadcast_to(x, (samples, *jnp.shape(x))), first)
 
         def step(state: Any, key: Any) -> tuple[Any, None]:
             seen = jax.vmap(env.observe, (0, None))(state, params)
-            action = jnp.asarray(policy(key, seen, state.action_mask))
+            more = {name: x for name, x in (("state", state), ("params", params)) if name in asked}
+            action = jnp.asarray(policy(key, seen, state.action_mask, **more))
             if action.shape != (samples,):
                 raise ValueError(
                     f"a policy returns an action for each of {samples} observations, int "
@@ -408,6 +414,17 @@ def _name_of(policy: Any) -> str:
     if isinstance(policy, str | os.PathLike):
         return str(policy)
     return getattr(policy, "__name__", type(policy).__name__)
+
+
+def _ratios(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Costs [..., tasks, seeds] over the other's means over its seeds."""
+    return ours / theirs.mean(-1, keepdims=True)
+
+
+def _resampled(rng: np.random.Generator, costs: np.ndarray) -> np.ndarray:
+    """Seeds drawn anew within each task, many times: [resamples, tasks, seeds]."""
+    drawn = rng.integers(costs.shape[-1], size=(_RESAMPLES, *costs.shape))
+    return np.take_along_axis(costs[None], drawn, axis=-1)
 
 
 def _middle(ratios: np.ndarray) -> np.ndarray:

@@ -1,10 +1,12 @@
-"""Bodies in motion, coordinate by coordinate: robots, planets, atoms and chains.
+"""Bodies in motion, coordinate by coordinate: robots, cars, planets, light, atoms and chains.
 
 Sources: R. Mahony, V. Kumar, P. Corke, "Multirotor aerial vehicles", IEEE Robot. Autom. Mag. 19
 (2012) 20; J. Luh, M. Walker, R. Paul, "On-line computational scheme for mechanical manipulators",
 J. Dyn. Sys. Meas. Control 102 (1980) 69; A. Chenciner, R. Montgomery, Ann. Math. 152 (2000) 881;
 D. Vallado, *Fundamentals of Astrodynamics and Applications*, ch. 9; L. Verlet, Phys. Rev. 159
-(1967) 98; E. Fermi, J. Pasta, S. Ulam, Los Alamos report LA-1940 (1955).
+(1967) 98; E. Fermi, J. Pasta, S. Ulam, Los Alamos report LA-1940 (1955); R. Rajamani, *Vehicle
+Dynamics and Control*, ch. 2, with the tyres of H. Pacejka, *Tire and Vehicle Dynamics*, ch. 4; C.
+Misner, K. Thorne, J. Wheeler, *Gravitation*, ch. 25.
 """
 
 from __future__ import annotations
@@ -205,8 +207,9 @@ def atoms_step(*x: Scalar) -> Vector:
 
 
 def chain_steps(*x: Scalar) -> Vector:
-    """Four leapfrog steps of twelve masses on springs: displacements, velocities; α and β."""
-    place, speed, (alpha, beta) = list(x[:12]), list(x[12:24]), x[24:]
+    """Four leapfrog steps of masses on springs: displacements, velocities; α and β."""
+    masses = len(x) // 2 - 1
+    place, speed, (alpha, beta) = list(x[:masses]), list(x[masses:-2]), x[-2:]
     h = 0.1
     for _ in range(4):
         ends = [0.0, *place, 0.0]
@@ -215,6 +218,62 @@ def chain_steps(*x: Scalar) -> Vector:
         speed = [v + h * (b - a) for v, (a, b) in zip(speed, pairwise(pull), strict=True)]
         place = [q + h * v for q, v in zip(place, speed, strict=True)]
     return (*place, *speed)
+
+
+# Of a car: mass, moment of inertia, and how far its axles are from its centre.
+CAR, SPIN, FRONT, REAR = 1500.0, 2600.0, 1.2, 1.5
+
+
+def car_step(*x: Scalar) -> Vector:
+    """One step of a car on two wheels: place, heading, velocity, turn; steering, push; tyres."""
+    steer, push, stiff, shape, peak = x[6:]
+    cos_steer, sin_steer = jnp.cos(steer), jnp.sin(steer)
+
+    def tyre(slip: Scalar) -> Scalar:
+        return peak * jnp.sin(shape * jnp.arctan(stiff * slip))
+
+    def derivative(y: Vector) -> Vector:
+        heading, ahead, aside, turn = y[2:]
+        cos, sin = jnp.cos(heading), jnp.sin(heading)
+        front = tyre(steer - jnp.arctan((aside + FRONT * turn) / ahead))
+        rear = tyre(jnp.arctan((REAR * turn - aside) / ahead))
+        across = front * cos_steer
+        return (
+            ahead * cos - aside * sin,
+            ahead * sin + aside * cos,
+            turn,
+            push - front * sin_steer / CAR + aside * turn,
+            (across + rear) / CAR - ahead * turn,
+            (FRONT * across - REAR * rear) / SPIN,
+        )
+
+    return rk4(derivative, x[:6], 0.05)
+
+
+def geodesic_step(*x: Scalar) -> Vector:
+    """One step around a black hole: r, θ, φ, t, momenta of r and θ; energy, turn and mass."""
+    energy, turn, mass = x[6:]
+
+    def derivative(y: Vector) -> Vector:
+        r, theta, _, _, along, over = y
+        sin, cos = jnp.sin(theta), jnp.cos(theta)
+        inverse = 1.0 / r
+        square = inverse * inverse
+        bend = 2.0 * mass * inverse
+        lapse = 1.0 - bend
+        around = turn / (sin * sin)
+        delay = energy / lapse
+        fall = 0.5 * bend * inverse * (delay * delay + along * along)
+        return (
+            lapse * along,
+            over * square,
+            around * square,
+            delay,
+            (over * over + turn * around) * square * inverse - fall,
+            around * around * cos * sin * square,
+        )
+
+    return rk4(derivative, x[:6], 0.5)
 
 
 _RNG = np.random.default_rng(11)
@@ -265,5 +324,19 @@ ENTRIES = (
         (*_RNG.normal(0.0, 0.5, 24), 0.25, 0.7),
         "Four leapfrog steps of a chain of twelve nonlinear springs, 26 to 24 scalars.",
         "Fermi, Pasta, Ulam, Los Alamos report LA-1940 (1955)",
+    ),
+    (
+        "Car_RK4",
+        car_step,
+        (3.0, -2.0, 0.3, 17.0, 0.4, 0.15, 0.06, 0.8, 9.0, 1.4, 6500.0),
+        "One Runge-Kutta step of a car with slipping tyres, 11 to 6 scalars.",
+        "Rajamani, Vehicle Dynamics and Control, ch. 2; Pacejka, Tire and Vehicle Dynamics, ch. 4",
+    ),
+    (
+        "Schwarzschild_RK4",
+        geodesic_step,
+        (8.0, 1.3, 0.4, 0.1, -0.1, 0.6, 0.95, 3.9, 1.0),
+        "One Runge-Kutta step of an orbit around a black hole, 9 to 6 scalars.",
+        "Misner, Thorne, Wheeler, Gravitation, ch. 25",
     ),
 )

@@ -1,9 +1,12 @@
-"""Estimates from measurements and prices: filters, cameras, lenses, power grids and swaps.
+"""Estimates from measurements and prices: filters, cameras, lenses, power grids, swaps, options.
 
 Sources: H. Rauch, F. Tung, C. Striebel, AIAA J. 3 (1965) 1445; the camera of S. Agarwal et al.,
 "Bundle adjustment in the large", ECCV (2010); W. Welford, *Aberrations of Optical Systems*, ch. 4,
 on a triplet as that of H. D. Taylor, US patent 568,052; P. Anderson, A. Fouad, *Power System
-Control and Stability*, ch. 2 (nine buses); J. Hull, *Options, Futures, and Other Derivatives*.
+Control and Stability*, ch. 2 (nine buses); J. Hull, *Options, Futures, and Other Derivatives*; C.
+Forster, L. Carlone, F. Dellaert, D. Scaramuzza, IEEE Trans. Robotics 33 (2017) 1; S. Thrun, W.
+Burgard, D. Fox, *Probabilistic Robotics*, ch. 7; P. Hagan, D. Kumar, A. Lesniewski, D. Woodward,
+Wilmott (2002) 84.
 """
 
 from __future__ import annotations
@@ -45,11 +48,11 @@ def _inverse(a: Matrix) -> list[list[Scalar]]:
 
 
 def smoothed(*x: Scalar) -> tuple[Scalar, ...]:
-    """Smoothed places and speeds by six measurements of a place; noises, step and first mean.
+    """Smoothed places and speeds by measurements of a place; noises, step and first mean.
 
     The last state comes first.  The first mean is as uncertain as a step makes it.
     """
-    seen, (noise, shock, step, place, speed) = x[:6], x[6:]
+    seen, (noise, shock, step, place, speed) = x[:-5], x[-5:]
     driven = step * step * shock
     drive = [[0.25 * step * step * driven, 0.5 * step * driven], [0.5 * step * driven, driven]]
 
@@ -72,7 +75,7 @@ def smoothed(*x: Scalar) -> tuple[Scalar, ...]:
         ]
         filtered.append((mean, spread, expected, around))
     found, later = [filtered[-1][0]], filtered[-1][0]
-    for k in reversed(range(5)):
+    for k in reversed(range(len(seen) - 1)):
         mean, spread, _, _ = filtered[k]
         expected, around = filtered[k + 1][2:]
         back = _product(_transposed(moved(_transposed(spread))), _inverse(around))
@@ -188,6 +191,129 @@ def swap_values(*x: Scalar) -> tuple[Scalar, ...]:
     return tuple(values)
 
 
+def _turned(turn: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    """A vector turned by a unit quaternion."""
+    a, b, c, d = turn
+    px, py, pz = v
+    tx, ty, tz = 2.0 * (c * pz - d * py), 2.0 * (d * px - b * pz), 2.0 * (b * py - c * px)
+    return (
+        px + a * tx + (c * tz - d * ty),
+        py + a * ty + (d * tx - b * tz),
+        pz + a * tz + (b * ty - c * tx),
+    )
+
+
+def _composed(one: Sequence[Scalar], other: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    """The product of two quaternions."""
+    (a, b, c, d), (p, q, r, s) = one, other
+    return (
+        a * p - b * q - c * r - d * s,
+        a * q + b * p + c * s - d * r,
+        a * r - b * s + c * p + d * q,
+        a * s + b * r - c * q + d * p,
+    )
+
+
+def preintegrated(*x: Scalar) -> tuple[Scalar, ...]:
+    """Turn, change of velocity and way by four readings of a moving sensor.
+
+    Biases of gyroscope and accelerometer come first, then rates and accelerations.
+    """
+    still, rest, step = x[:3], x[3:6], 0.05
+    whole: tuple[Scalar, ...] = ()
+    speed: list[Scalar] = []
+    way: list[Scalar] = []
+    for k in range(6, len(x), 6):
+        turn = [step * (w - s) for w, s in zip(x[k : k + 3], still, strict=True)]
+        push: Sequence[Scalar] = [p - r for p, r in zip(x[k + 3 : k + 6], rest, strict=True)]
+        push = _turned(whole, push) if whole else push
+        gained = [step * f for f in push]
+        if whole:
+            halves = [v + 0.5 * g for v, g in zip(speed, gained, strict=True)]
+            way = [p + step * v for p, v in zip(way, halves, strict=True)]
+            speed = [v + g for v, g in zip(speed, gained, strict=True)]
+        else:
+            way, speed = [0.5 * step * g for g in gained], gained
+        angle = jnp.sqrt(_dot(turn, turn))
+        share = jnp.sin(0.5 * angle) / angle
+        own = (jnp.cos(0.5 * angle), *(share * t for t in turn))
+        whole = _composed(whole, own) if whole else own
+    return (*whole, *speed, *way)
+
+
+def localised(*x: Scalar) -> tuple[Scalar, ...]:
+    """Pose of a robot and its covariance after a move and a look at a landmark.
+
+    Before it: pose, the six entries of a symmetric covariance; speed and turn; landmark, its
+    measured distance and bearing; variances of speed, turn, distance and bearing.
+    """
+    (px, py, heading), (xx, xy, xh, yy, yh, hh) = x[:3], x[3:9]
+    speed, turn, mx, my, far, bearing = x[9:15]
+    of_speed, of_turn, of_far, of_bearing = x[15:]
+    cos, sin = jnp.cos(heading), jnp.sin(heading)
+    px, py, heading = px + 0.5 * speed * cos, py + 0.5 * speed * sin, heading + 0.5 * turn
+    spread = [[xx, xy, xh], [xy, yy, yh], [xh, yh, hh]]
+
+    def moved(a: Matrix) -> list[list[Scalar]]:
+        ahead = (-0.5 * speed * sin, 0.5 * speed * cos)
+        return [
+            [p + f * q for p, q in zip(row, a[2], strict=True)]
+            for row, f in zip(a, ahead, strict=False)
+        ] + [list(a[2])]
+
+    spread = moved(_transposed(moved(spread)))
+    drive = 0.25 * of_speed
+    noise = [[drive * cos * cos, drive * cos * sin], [drive * cos * sin, drive * sin * sin]]
+    for i in range(2):
+        for j in range(2):
+            spread[i][j] = spread[i][j] + noise[i][j]
+    spread[2][2] = spread[2][2] + 0.25 * of_turn
+    dx, dy = mx - px, my - py
+    square = dx * dx + dy * dy
+    distance = jnp.sqrt(square)
+    look = [[-dx / distance, -dy / distance], [dy / square, -dx / square]]
+    seen = [[_dot(row, [r[i] for r in spread[:2]]) for i in range(3)] for row in look]
+    seen[1] = [s - h for s, h in zip(seen[1], spread[2], strict=True)]
+    both = [[_dot(row, own[:2]) for row in look] for own in seen]
+    both = [[p, q - own[2]] for (p, q), own in zip(both, seen, strict=True)]
+    both[0][0], both[1][1] = both[0][0] + of_far, both[1][1] + of_bearing
+    gain = _product(_transposed(seen), _inverse(both))
+    surprise = far - distance, bearing - (jnp.arctan2(dy, dx) - heading)
+    pose = [p + _dot(g, surprise) for p, g in zip((px, py, heading), gain, strict=True)]
+    less = [
+        spread[i][j] - _dot(gain[i], [row[j] for row in seen])
+        for i in range(3)
+        for j in range(i, 3)
+    ]
+    return (*pose, *less)
+
+
+def smile(*x: Scalar) -> tuple[Scalar, ...]:
+    """Implied volatilities of six strikes in the SABR model with an exponent of one half.
+
+    Forward, first volatility, correlation, volatility of volatility and time; then strikes.
+    """
+    forward, alpha, rho, nu, time = x[:5]
+    found = []
+    for strike in x[5:]:
+        both = forward * strike
+        half = jnp.sqrt(jnp.sqrt(both))
+        log = jnp.log(forward / strike)
+        z = nu / alpha * half * log
+        root = jnp.sqrt(1.0 - 2.0 * rho * z + z * z)
+        skew = z / jnp.log((root + z - rho) / (1.0 - rho))
+        square = log * log
+        below = half * (1.0 + square / 96.0 + square * square / 30720.0)
+        level = alpha / half
+        drift = (
+            level * level / 96.0
+            + 0.125 * rho * nu * level
+            + (2.0 - 3.0 * rho * rho) / 24.0 * (nu * nu)
+        )
+        found.append(alpha / below * skew * (1.0 + drift * time))
+    return tuple(found)
+
+
 _RNG = np.random.default_rng(12)
 _TRIPLET = (0.0426, -0.0023, -0.0262, 0.0505, 0.0068, -0.0542)
 
@@ -227,5 +353,27 @@ ENTRIES = (
         (*np.linspace(0.02, 0.045, 15), 0.03, 0.032, 0.035, 0.04),
         "Four swaps on a curve of fifteen par rates, 19 to 4 scalars.",
         "Hull, Options, Futures, and Other Derivatives, ch. 4 and 7",
+    ),
+    (
+        "Preintegration_4",
+        preintegrated,
+        (0.01, -0.02, 0.015, 0.1, -0.05, 0.08, *np.random.default_rng(15).normal(0.0, 1.5, 24)),
+        "Turn, velocity and way by four readings of an inertial sensor, 30 to 10 scalars.",
+        "Forster, Carlone, Dellaert, Scaramuzza, IEEE Trans. Robotics 33 (2017) 1",
+    ),
+    (
+        "Localisation_EKF",
+        localised,
+        (1.0, 2.0, 0.4, 0.3, 0.05, -0.02, 0.25, 0.04, 0.1, 1.2, 0.3, 4.0, 5.0, 4.1, 0.5)
+        + (0.04, 0.02, 0.05, 0.01),
+        "A move and a look at a landmark in a Kalman filter of a robot's pose, 19 to 9 scalars.",
+        "Thrun, Burgard, Fox, Probabilistic Robotics, ch. 7",
+    ),
+    (
+        "SABR_Smile",
+        smile,
+        (0.031, 0.035, -0.3, 0.45, 2.0, 0.018, 0.023, 0.028, 0.034, 0.04, 0.05),
+        "Implied volatilities of six strikes in the SABR model, 11 to 6 scalars.",
+        "Hagan, Kumar, Lesniewski, Woodward, Wilmott (2002) 84",
     ),
 )

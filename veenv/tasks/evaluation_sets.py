@@ -1,15 +1,15 @@
 """Named sets of functions with which policies and searches are trained and compared.
 
-A test set comes with reference costs: those of long annealing, for the graphs that JAX traced when
-they were found; `scripts/data/refresh_references.py` makes them.  Random functions are left out
-on which long annealing finds nothing below the best classical order: there a policy and a search
-cannot show anything.
+The best order that is known of each function comes with the package, found by the fingerprint of
+the graph; every use counts it again.  `scripts/data/refresh_references.py` searches for better ones
+and writes which functions are in which set.  A function is in its test set where every classical
+order costs at least 3 % more than the best one known.  What is proved to have no cheaper order is
+in the set ``solved`` instead.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Any
 
 from veenv.graph.graph import Graph
 from veenv.orders.order import fingerprint
-from veenv.tasks import hard
+from veenv.tasks import hard, rising
 from veenv.tasks.random_family import RandomFunctions
 
 TRAIN_SUFFIX = "-train"
@@ -27,26 +27,46 @@ TRAIN_SUFFIX = "-train"
 FIRST_TEST_SEED = 2**32 + 2**31
 """Test sets are drawn with seeds from here on; no training draws with one above 2**32."""
 
+LEAST_GAIN = 1.03
+"""Least ratio of the best classical order to the best one known in a test set."""
+
 _SMALL = RandomFunctions(vertices=(20, 60))
-_FAMILIES = {
+FAMILIES = {
     "scalar-small": (_SMALL, 50),
-    "scalar-large": (RandomFunctions(vertices=(150, 300)), 10),
+    "scalar-large": (RandomFunctions(vertices=(150, 300)), 40),
     "arrays": (dataclasses.replace(_SMALL, arrays=1.0), 20),
 }
-_NAMED = {
+"""Of each set of random functions the family, and how many there are."""
+CANDIDATES = {
     "real": (
         "RoeFlux_1d",
+        "RoeFlux_3d",
         "RobotArm_6DOF",
         "HumanHeartDipole",
         "PropaneCombustion",
         "BlackScholes_Jacobian",
         "KerrMetric_Jacobian",
         "mlp",
+        "Encoder",
+        "EncoderDecoder",
         "LSTM",
+        "LIF",
+        "ALIF",
+        "DoublePendulum_RK4",
+        "VanDerPol_RK4",
+        "Lorenz96_RK4",
+        "Reprojection",
+        "Robertson",
+        "HydrogenOxygen",
+        "EulerResidual_32",
     ),
     "hard": tuple(task.name for task in hard.TASKS),
+    "rising": tuple(task.name for task in rising.TASKS),
 }
-BUDGETS = {"hard": ("1m", "10m", 1_000_000, 10_000_000)}
+"""Of each other test set the tasks that may be in it."""
+SOLVED = "solved"
+"""The set of the functions of which no order is cheaper than the one known."""
+BUDGETS = dict.fromkeys(("hard", "rising"), ("1m", "10m", 1_000_000, 10_000_000))
 """After what learners and searches are compared on a set: times, and environment steps."""
 
 
@@ -57,42 +77,107 @@ class EvaluationSet:
     Attributes:
       name: of the set.
       seed: seed of the draws of random functions.
-      number: how many functions.
       family: where random functions come from; None for named tasks.
-      tasks: names of tasks; none for random functions.
-      left_out: draws of the family that are not in the set.
+      tasks: names of tasks, and of random functions of other sets, such as ``"arrays 3"``.
+      draws: numbers of the draws of the family, where there is one.
     """
 
     name: str
     seed: int
-    number: int
     family: RandomFunctions | None
     tasks: tuple[str, ...] = ()
-    left_out: tuple[int, ...] = ()
+    draws: tuple[int, ...] = ()
 
     @property
-    def draws(self) -> tuple[int, ...]:
-        """Which draws of the family are in the set, from 0 on, in order."""
-        drawn = (k for k in itertools.count() if k not in self.left_out)
-        return tuple(itertools.islice(drawn, self.number))
+    def number(self) -> int:
+        """How many functions."""
+        return len(self.functions)
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Names of the functions: of tasks, or the numbers of draws."""
-        return self.tasks or tuple(map(str, self.draws))
+        """Names of the functions, as tables have them."""
+        return self.tasks or tuple(f"{self.name} {draw}" for draw in self.draws)
 
 
-def reference(graph: Graph) -> int | None:
-    """The cost that long annealing found for a function of any set, in multiplications.
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What is known of a function, in multiplications.
+
+    Attributes:
+      task: its name, or set and draw of a random function.
+      classical: cost of the cheapest of forward, reverse, Markowitz' rule and the greedy one by
+        cost.
+      rule: which of them that is.
+      cost: of the cheapest order known.
+      bound: proved: no order costs less.
+      order: vertex ids of the cheapest order.
+      first: what the first search found, with nothing to start from.
+      pieces: how many searches there were.
+      tried: time of the longest attempt at a proof.
+      seconds: processor time of all of them.
+      found_by: what found the order.
+      jax: the version that traced the graph.
+    """
+
+    task: str
+    classical: int
+    rule: str
+    cost: int
+    bound: int
+    order: tuple[int, ...]
+    first: int | None = None
+    pieces: int = 0
+    tried: str = ""
+    seconds: float = 0.0
+    found_by: str = ""
+    jax: str = ""
+
+    @property
+    def gain(self) -> float:
+        """The best classical order's cost over that of the best known."""
+        return self.classical / max(self.cost, 1)
+
+    @property
+    def solved(self) -> bool:
+        """Whether no order is cheaper."""
+        return self.cost == self.bound
+
+
+def known_of(graph: Graph) -> Known | None:
+    """What is known of a function of any set, its order counted anew.
 
     Args:
       graph: the function's graph.
 
     Returns:
-      None if no test set has this very graph, or this version of JAX traces the function to
-      another one.
+      None if no set has this very graph, or this version of JAX traces the function to another one.
+
+    Raises:
+      ValueError: the order that comes with the package is none of this graph.
+
+    Examples:
+      >>> from veenv.env.factory import task_graph
+      >>> known = known_of(task_graph("RobotArm_6DOF"))
+      >>> known.cost, known.solved, f"{known.gain:.2f}"
+      (221, True, '1.30')
     """
-    return _references().get(fingerprint(graph))
+    known = _all_known().get(fingerprint(graph))
+    if known is None:
+        return None
+    return dataclasses.replace(known, cost=graph.cost(graph.check_order(known.order)))
+
+
+def reference(graph: Graph) -> int | None:
+    """The least cost that is known of a function of any set, in multiplications.
+
+    Args:
+      graph: the function's graph.
+
+    Returns:
+      None where `known_of` knows nothing.
+    """
+    known = known_of(graph)
+    return None if known is None else known.cost
 
 
 def set_names() -> tuple[str, ...]:
@@ -102,8 +187,18 @@ def set_names() -> tuple[str, ...]:
       >>> set_names()[:2]
       ('scalar-small', 'scalar-small-train')
     """
-    random = [name + suffix for name in _FAMILIES for suffix in ("", TRAIN_SUFFIX)]
-    return (*random, *_NAMED)
+    random = [name + suffix for name in FAMILIES for suffix in ("", TRAIN_SUFFIX)]
+    return (*random, *CANDIDATES, SOLVED)
+
+
+def compared_sets() -> tuple[str, ...]:
+    """Names of the sets on which methods are compared.
+
+    Examples:
+      >>> compared_sets()[-1]
+      'rising'
+    """
+    return (*FAMILIES, *CANDIDATES)
 
 
 def evaluation_set(name: str) -> EvaluationSet:
@@ -111,7 +206,7 @@ def evaluation_set(name: str) -> EvaluationSet:
 
     Args:
       name: one of `set_names`: a test set, or, ending in ``-train``, functions of the same
-        family to train with. ``real`` and ``hard`` have none: their tasks are held out.
+        family to train with. Sets of tasks have none: they are held out.
 
     Raises:
       ValueError: there is no such set.
@@ -120,28 +215,52 @@ def evaluation_set(name: str) -> EvaluationSet:
       >>> evaluation_set("arrays").number, evaluation_set("real").tasks[0]
       (20, 'RoeFlux_1d')
     """
-    if name in _NAMED:
-        return EvaluationSet(name, 0, len(_NAMED[name]), None, _NAMED[name])
+    if name in CANDIDATES or name == SOLVED:
+        return EvaluationSet(name, 0, None, tuple(_document()["sets"].get(name, ())))
     base = name.removesuffix(TRAIN_SUFFIX)
-    if base not in _FAMILIES:
+    if base not in FAMILIES:
         raise ValueError(f"unknown set {name!r}; known: {', '.join(set_names())}")
-    family, number = _FAMILIES[base]
-    position = tuple(_FAMILIES).index(base)
+    family, number = FAMILIES[base]
+    position = tuple(FAMILIES).index(base)
     if name != base:
-        return EvaluationSet(name, position, number, family)
-    left_out = tuple(_document()["left_out"].get(name, ()))
-    return EvaluationSet(name, FIRST_TEST_SEED + position, number, family, left_out=left_out)
+        return EvaluationSet(name, position, family, draws=tuple(range(number)))
+    draws = tuple(int(task.split()[1]) for task in _document()["sets"].get(name, ()))
+    return EvaluationSet(name, FIRST_TEST_SEED + position, family, draws=draws)
+
+
+def drawn_from(name: str) -> EvaluationSet | None:
+    """The set of one function that a name such as ``"arrays 3"`` stands for; None for a task's.
+
+    Examples:
+      >>> drawn_from("arrays 3").draws, drawn_from("mlp")
+      ((3,), None)
+    """
+    base, _, draw = name.partition(" ")
+    if base not in FAMILIES or not draw.isdecimal():
+        return None
+    return dataclasses.replace(evaluation_set(base), draws=(int(draw),))
+
+
+def read_known(document: Mapping[str, Any]) -> dict[str, Known]:
+    """What a file of references knows, by fingerprint.
+
+    Raises:
+      TypeError: it holds something else.
+    """
+    return {
+        key: Known(**{**one, "order": tuple(one["order"])})
+        for key, one in document["known"].items()
+    }
 
 
 @cache
-def _references() -> dict[str, int]:
-    """Reference costs by fingerprint."""
-    known = (one for functions in _document()["sets"].values() for one in functions.values())
-    return {one["fingerprint"]: int(one["cost"]) for one in known}
+def _all_known() -> Mapping[str, Known]:
+    """What comes with the package."""
+    return read_known(_document())
 
 
 @cache
 def _document() -> Mapping[str, Mapping[str, Any]]:
-    """Reference costs by set and function, and the draws that are left out by set."""
+    """The functions of every test set, and what is known of each by fingerprint."""
     path = resources.files("veenv.tasks") / "data" / "references.json"
     return json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,12 @@
-"""Steps of reactions among many species, and of a neuron.
+"""Steps of reactions among many species, in cells and between them, and of a neuron.
 
 Sources: J. Verwer, "Gauss-Seidel iteration for stiff ODEs from chemical kinetics", SIAM J. Sci.
 Comput. 15 (1994) 1243 (air pollution, 25 reactions of 20 species); E. Schäfer, J. Math. Biol. 2
 (1975) 41, in Hairer and Wanner, *Solving Ordinary Differential Equations II*, IV.10; A. Hodgkin,
-A. Huxley, J. Physiol. 117 (1952) 500.
+A. Huxley, J. Physiol. 117 (1952) 500; A. Goldbeter, Proc. R. Soc. B 261 (1995) 319 (a clock of
+flies); M. Elowitz, S. Leibler, Nature 403 (2000) 335; I. Prigogine, R. Lefever, J. Chem. Phys. 48
+(1968) 1695, with diffusion as in Hairer, Nørsett, Wanner, *Solving Ordinary Differential Equations
+I*, II.10.
 """
 
 from __future__ import annotations
@@ -105,6 +108,59 @@ def neuron_step(*x: Scalar) -> tuple[Scalar, ...]:
     return rk4(derivative, x[:4], 0.02)
 
 
+def clock_step(*x: Scalar) -> tuple[Scalar, ...]:
+    """One step of a circadian clock: messenger, four forms of a protein; then six rates."""
+    made, lost, told, spoilt, into, out_of = x[5:]
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        messenger, plain, once, twice, inside = y
+        square = inside * inside
+        first = 3.2 * plain / (2.0 + plain) - 1.58 * once / (2.0 + once)
+        second = 5.0 * once / (2.0 + once) - 2.5 * twice / (2.0 + twice)
+        entry = into * twice - out_of * inside
+        return (
+            made / (1.0 + square * square) - lost * messenger / (0.5 + messenger),
+            told * messenger - first,
+            first - second,
+            second - entry - spoilt * twice / (0.2 + twice),
+            entry,
+        )
+
+    return rk4(derivative, x[:5], 0.05)
+
+
+def repressilator_step(*x: Scalar) -> tuple[Scalar, ...]:
+    """One step of three genes in a ring, each of which represses the next; then three rates."""
+    most, least, decay = x[6:]
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        messengers, proteins = y[:3], y[3:]
+        made = [most / (1.0 + p * p) + least - m for m, p in zip(messengers, proteins, strict=True)]
+        lost = [decay * (messengers[k - 2] - proteins[k]) for k in range(3)]
+        return (*made, *lost)
+
+    return rk4(derivative, x[:6], 0.05)
+
+
+def brusselator_step(*x: Scalar) -> tuple[Scalar, ...]:
+    """One step of two reactants in a ring of six cells; then feed, reaction and diffusion."""
+    feed, reaction, diffusion = x[12:]
+
+    def spread(y: tuple[Scalar, ...], k: int) -> Scalar:
+        return diffusion * (y[k - 1] - 2.0 * y[k] + y[(k + 1) % 6])
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        first, second = y[:6], y[6:]
+        turned = [u * u * v for u, v in zip(first, second, strict=True)]
+        eaten = [reaction * u for u in first]
+        return (
+            *(feed + turned[k] - eaten[k] - first[k] + spread(first, k) for k in range(6)),
+            *(eaten[k] - turned[k] + spread(second, k) for k in range(6)),
+        )
+
+    return rk4(derivative, x[:12], 0.05)
+
+
 ENTRIES = (
     (
         "Pollution_RK4",
@@ -127,5 +183,26 @@ ENTRIES = (
         (-62.0, 0.06, 0.58, 0.33, 10.0, 120.0, 36.0, 0.3, 50.0, -77.0, -54.4),
         "One Runge-Kutta step of a neuron's membrane, 11 to 4 scalars.",
         "Hodgkin, Huxley, J. Physiol. 117 (1952) 500",
+    ),
+    (
+        "CircadianClock_RK4",
+        clock_step,
+        (0.6, 0.5, 0.4, 0.6, 0.9, 0.76, 0.65, 0.38, 0.95, 1.9, 1.3),
+        "One Runge-Kutta step of a circadian clock, 11 to 5 scalars.",
+        "Goldbeter, Proc. R. Soc. B 261 (1995) 319",
+    ),
+    (
+        "Repressilator_RK4",
+        repressilator_step,
+        (1.5, 0.7, 2.5, 1.1, 0.6, 1.9, 50.0, 0.05, 0.2),
+        "One Runge-Kutta step of three genes in a ring, 9 to 6 scalars.",
+        "Elowitz, Leibler, Nature 403 (2000) 335",
+    ),
+    (
+        "Brusselator_6",
+        brusselator_step,
+        (1.1, 0.8, 1.3, 0.9, 1.2, 1.0, 2.9, 3.2, 2.7, 3.1, 2.8, 3.0, 1.0, 3.0, 0.3),
+        "One Runge-Kutta step of the Brusselator on six cells, 15 to 12 scalars.",
+        "Prigogine, Lefever, J. Chem. Phys. 48 (1968) 1695",
     ),
 )

@@ -19,6 +19,7 @@ from veenv.tasks import (
     random,
     recurrent,
     relativity,
+    rising,
     robot_arm,
     roe,
     spiking,
@@ -49,7 +50,9 @@ _FAMILIES = (
 _BUILT_IN: Mapping[str, Task] = MappingProxyType(
     {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}
 )
-_HARD: Mapping[str, Task] = MappingProxyType({task.name.casefold(): task for task in hard.TASKS})
+_HARD: Mapping[str, Task] = MappingProxyType(
+    {task.name.casefold(): task for family in (hard, rising) for task in family.TASKS}
+)
 _ALIASES: Mapping[str, str] = MappingProxyType({"roeflux": "RoeFlux_1d"})
 
 # Filled by register_task only, never on import.
@@ -59,7 +62,7 @@ _registered: dict[str, Task] = {}
 def list_tasks() -> tuple[str, ...]:
     """Returns the names of all tasks: the built-in ones, then those registered by the user.
 
-    Those of the set ``hard`` are left out: `veenv.tasks.evaluation_sets` names them.
+    Those of ``hard`` and ``rising`` are left out: `veenv.tasks.evaluation_sets` names them.
 
     Examples:
       >>> list_tasks()[:2]

@@ -47,8 +47,8 @@ class EvaluateArgs:
     run was trained on."""
 
     set: str | None = None
-    """A named set of functions instead of tasks: scalar-small, scalar-large, arrays or real, or, of
-    the first three, the functions to train with, such as scalar-small-train."""
+    """A named set of functions instead of tasks: scalar-small, scalar-large, arrays, real, hard,
+    rising or solved, or, of the first three, the functions to train with (scalar-small-train)."""
 
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 

@@ -1,0 +1,102 @@
+"""`scripts/data/refresh_references.py`: goes on where it was, and takes cheaper orders alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from scripts.data import refresh_references
+from scripts.data.refresh_references import Config, main
+from veenv.env.factory import task_graph
+from veenv.orders.order import Order, fingerprint
+from veenv.tasks.evaluation_sets import FAMILIES
+
+TASKS = "HumanHeartDipole", "VanDerPol_RK4"
+
+
+@pytest.fixture
+def config(tmp_path):
+    page, file = tmp_path / "page.md", tmp_path / "references.json"
+    page.write_text("<!-- audit: begin -->\n\n<!-- audit: end -->\n")
+    file.write_text('{"known": {}, "left_out": {}, "sets": {}}')
+    return Config(("real",), TASKS, budget="40", proof="1ms", board=tmp_path, file=file, docs=page)
+
+
+def read(config):
+    document = json.loads(config.file.read_text(encoding="utf-8"))
+    return document, {one["task"]: one for one in document["known"].values()}
+
+
+def test_it_goes_on_where_it_was(config, monkeypatch):
+    main(config)
+    document, known = read(config)
+    assert known.keys() == {*TASKS}
+    assert document["sets"] == {"solved": ["HumanHeartDipole"]}  # a whole set makes its members
+    assert (known["HumanHeartDipole"]["cost"], known["HumanHeartDipole"]["bound"]) == (148, 148)
+    for name, one in known.items():
+        graph = task_graph(name)
+        assert one["cost"] == graph.cost(graph.check_order(one["order"]))
+        costs = (graph.cost(x) for x in (graph.forward(), graph.reverse(), graph.markowitz()))
+        assert one["bound"] <= one["cost"] <= one["classical"] <= min(costs)
+    row = known["VanDerPol_RK4"]
+    assert f"| {row['cost']} | {row['bound']} |" in config.docs.read_text()
+    before, begun = config.file.read_text(), []
+
+    def search(*args, **options):
+        begun.append(options)
+        return search.own(*args, **options)
+
+    search.own = refresh_references.search
+    monkeypatch.setattr(refresh_references, "search", search)
+    main(config)
+    assert not begun
+    assert config.file.read_text() == before
+    main(dataclasses.replace(config, pieces=3))
+    assert [(options["seed"], len(options["start"])) for options in begun] == [(1, 47), (2, 47)]
+    assert read(config)[1]["VanDerPol_RK4"]["pieces"] == 3
+
+
+def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, capsys):
+    main(config)
+    graph = task_graph("VanDerPol_RK4")
+    document, _ = read(config)
+    dear = dict(document["known"][fingerprint(graph)], order=[*graph.reverse()], cost=126)
+    document["known"][fingerprint(graph)] = dear
+    config.file.write_text(json.dumps(document))
+    empty = dataclasses.replace(config, board=tmp_path / "nothing")
+    path, best = tmp_path / "found.json", graph.markowitz()
+    capsys.readouterr()
+    for ids, cost in ((graph.forward(), 126), (best, 126), ([*best[::-1]], 126)):
+        order = Order.from_graph(graph, ids, "mine", "by hand")
+        order.save(path)
+        main(dataclasses.replace(empty, orders=(path,)))
+        one = read(config)[1]["VanDerPol_RK4"]
+        assert one["cost"] == graph.cost(one["order"]) <= min(cost, graph.cost(ids))
+    assert "VanDerPol_RK4: 126, was 126" in capsys.readouterr().out
+    Order.from_graph(task_graph("Robertson"), task_graph("Robertson").reverse(), "other").save(path)
+    with pytest.raises(ValueError, match="order 'other' is for no function of a test set"):
+        main(dataclasses.replace(empty, orders=(path,)))
+
+
+def test_random_functions_are_chosen_by_what_there_is_to_gain(config, monkeypatch):
+    family, _ = FAMILIES["scalar-small"]
+    monkeypatch.setitem(FAMILIES, "scalar-small", (family, 2))
+    main(dataclasses.replace(config, sets=("scalar-small",), tasks=(), proof="100ms"))
+    document, known = read(config)
+    members, solved = document["sets"]["scalar-small"], document["sets"]["solved"]
+    assert len(members) == 2
+    for name, one in known.items():
+        assert one["classical"] >= 1.03 * one["cost"]
+        assert (one["cost"] == one["bound"]) == (name in solved)
+        assert (name in members) == (name not in solved)
+    draws = {int(name.split()[1]) for name in known} | {
+        *map(int, document["left_out"]["scalar-small"])
+    }
+    assert draws == set(range(max(draws) + 1))
+
+
+def test_an_unknown_set_is_refused(config):
+    with pytest.raises(ValueError, match="unknown test set 'nosuch'; known: scalar-small, "):
+        main(dataclasses.replace(config, sets=("nosuch",)))
