@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ COMBINE: Mapping[str, tuple[str, str]] = {
     "xor": ("xor", "xor"),
 }
 """The operation that combines two numbers, and that of two bools."""
-_MOST_SORTED = 16  # entries that are sorted at most
+_MOST_SORTED = 128  # entries that are sorted at most: about 20,000 operations
 
 
 def operation(name: str, dtype: str) -> str:
@@ -161,33 +160,47 @@ def _ordered(name: str) -> Rule:
 
 
 def _sort(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """Each entry's rank, and for each place the entry of that rank; equal ones in their order."""
+    """Pairs of entries that change places where they are in the wrong order.
+
+    Of several arrays equal keys stay in their order, as the number of each goes with it.
+    """
     axis, dtype = eqn.params["dimension"], dtype_name(eqn.invars[0].aval.dtype)
     size = ins[0].shape[axis]
     if size > _MOST_SORTED or eqn.params["num_keys"] != 1:
         raise CannotFuseError(
             f"primitive 'sort' can be fused for one key and at most {_MOST_SORTED} entries", "sort"
         )
-    columns = [np.moveaxis(x, axis, -1) for x in ins]
-    results = [np.empty(x.shape, np.int64) for x in columns]
+    columns = [np.moveaxis(x, axis, -1).copy() for x in ins]
+    places = [b.number(k, "int32") for k in range(size)] if len(columns) > 1 else []
     for place in np.ndindex(columns[0].shape[:-1]):
-        keys = [int(i) for i in columns[0][place]]
-        rank = [b.number(0, "int32") for _ in keys]
-        for i, j in product(range(size), repeat=2):
-            if i < j:
-                later = _precedes(b, dtype, keys[j], keys[i])
-                sooner = b.op("not", "bool", later)
-                rank[i] = b.op("add", "int32", rank[i], b.op("convert", "int32", later))
-                rank[j] = b.op("add", "int32", rank[j], b.op("convert", "int32", sooner))
-        for column, result in zip(columns, results, strict=True):
-            entries = column[place]
-            for k in range(size):
-                chosen = int(entries[-1])
-                for i in range(size - 1):
-                    here = b.op("eq", "bool", rank[i], b.number(k, "int32"))
-                    chosen = b.op("select", b.ops[chosen].dtype, here, int(entries[i]), chosen)
-                result[place][k] = chosen
-    return [np.moveaxis(x, -1, axis) for x in results]
+        rows = [column[place] for column in columns]
+        keys, numbers = rows[0], np.array(places, np.int64)
+        rows += [numbers] if places else []
+        for i, j in _network(size):
+            swaps = _precedes(b, dtype, int(keys[j]), int(keys[i]))
+            if places:
+                equal = b.op("not", "bool", _precedes(b, dtype, int(keys[i]), int(keys[j])))
+                behind = b.op("lt", "bool", int(numbers[j]), int(numbers[i]))
+                swaps = b.op("or", "bool", swaps, b.op("and", "bool", equal, behind))
+            for row in rows:
+                x, y = int(row[i]), int(row[j])
+                kind = b.ops[x].dtype
+                row[i], row[j] = (b.op("select", kind, swaps, *of) for of in ((y, x), (x, y)))
+    return [np.moveaxis(x, -1, axis) for x in columns]
+
+
+def _network(size: int) -> Iterator[tuple[int, int]]:
+    """Batcher's network of odd-even merges (1968): which pairs are put in order, one by one."""
+    merged = 1
+    while merged < size:
+        step = merged
+        while step:
+            for start in range(step % merged, size - step, 2 * step):
+                for i in range(start, min(start + step, size - step)):
+                    if i // (2 * merged) == (i + step) // (2 * merged):
+                        yield i, i + step
+            step //= 2
+        merged *= 2
 
 
 def _named_by_class(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
