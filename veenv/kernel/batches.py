@@ -31,6 +31,8 @@ Gone = Mapping[int, frozenset[int]]
 """Of variables the axes that are loops already, along which all entries are the same operation."""
 Values = MutableMapping[int, Ids]
 """The operations of variables."""
+Pair = tuple[int, int]
+"""A variable and one of its axes."""
 _ENTRIES = 8
 """Entries of arrays for each operation of the limit: more take seconds, and rarely gain."""
 _TRIED = 12
@@ -48,7 +50,7 @@ class Line(NamedTuple):
     cut: tuple[tuple[int, ...], ...]
     """Of each operand the axes of which the first index alone is taken."""
 
-    def pairs(self, tie: Tie) -> list[tuple[int, int]]:
+    def pairs(self, tie: Tie) -> list[Pair]:
         """The variables that have the axis of a tie, each with its number there."""
         ins = zip(self.ins, tie.ins, strict=True)
         return [(v, j) for v, j in (*ins, *((v, tie.out) for v in self.outs)) if j is not None]
@@ -198,33 +200,29 @@ class Batches:
     def _best(self, lines: Sequence[Line], gone: Gone) -> Plan | None:
         """The axis whose loops leave the fewest operations."""
         work = [self._work(line, gone) for line in lines]
-        touching: dict[int, list[int]] = {}
-        for k, line in enumerate(lines):
-            for v in {*line.ins, *line.outs}:
-                touching.setdefault(v, []).append(k)
-        seen: set[tuple[int, int]] = set()
+        opened = [[*self._open(line, gone)] for line in lines]
+        together: dict[Pair, list[tuple[int, list[Pair]]]] = {}
+        for k, pairs in ((k, pairs) for k, ties in enumerate(opened) for _, pairs in ties):
+            for pair in pairs:
+                together.setdefault(pair, []).append((k, pairs))
+        starts = sorted((k for k in range(len(lines)) if work[k]), key=lambda k: -work[k])
+        seen: set[Pair] = set()
         best, least, tried = None, 0.0, 0
-        for start in self._starts(lines, work, gone):
+        for start in (pairs[-1] for k in starts for _, pairs in opened[k]):
             if start in seen or tried == _TRIED:
                 continue
             tried += 1
-            plan = self._plan(lines, touching, start, gone)
-            seen.update(plan.axis.items())
-            saved = sum(work[k] for k, tie in enumerate(plan.chosen) if tie is not None)
-            saved *= 1 - 1 / plan.length
+            axis, touched = _followed(together, start)
+            seen.update(axis.items())
+            length = self._avals[start[0]].shape[start[1]]
+            met = ((k, _tie(lines[k], opened[k], axis)) for k in touched)
+            chosen = {k: tie for k, tie in met if tie is not None}
+            saved = sum(work[k] for k in chosen) * (1 - 1 / length)
             if saved > least:
-                best, least = plan, saved
-        return best
+                best, least = (length, axis, chosen), saved
+        return best and _plan(lines, *best)
 
-    def _starts(
-        self, lines: Sequence[Line], work: Sequence[int], gone: Gone
-    ) -> Iterator[tuple[int, int]]:
-        """Variables and axes to begin with, those of the longest lines first."""
-        for k in sorted(range(len(lines)), key=lambda k: -work[k]):
-            if work[k]:
-                yield from (lines[k].pairs(t)[-1] for t in self._open(lines[k], gone))
-
-    def _open(self, line: Line, gone: Gone) -> Iterator[Tie]:
+    def _open(self, line: Line, gone: Gone) -> Iterator[tuple[Tie, list[Pair]]]:
         """The ties of a line along which it is no loop yet, and may become one."""
         for tie in line.ties:
             pairs = line.pairs(tie)
@@ -234,7 +232,7 @@ class Batches:
                 continue  # what is chosen is known, one index at a time
             cut = any(j in axes for j, axes in zip(tie.ins, line.cut, strict=True))
             if not cut and all(self._avals[v].shape[j] > 1 for v, j in pairs):
-                yield tie
+                yield tie, pairs
 
     def _work(self, line: Line, gone: Gone) -> int:
         """About how many operations a line takes."""
@@ -251,47 +249,52 @@ class Batches:
                     sizes.append(self._avals[line.ins[n]].shape[j])
         return prod(sizes)
 
-    def _plan(
-        self,
-        lines: Sequence[Line],
-        touching: Mapping[int, Sequence[int]],
-        start: tuple[int, int],
-        gone: Gone,
-    ) -> Plan:
-        """Follows an axis from a variable; each variable has it once."""
-        axis, waiting = dict([start]), [start[0]]
-        while waiting:
-            v = waiting.pop()
-            for k in touching.get(v, ()):
-                for tie in self._open(lines[k], gone):
-                    pairs = lines[k].pairs(tie)
-                    if (v, axis[v]) in pairs:
-                        for w, j in pairs:
-                            if w not in axis:
-                                axis[w] = j
-                                waiting.append(w)
-        chosen, stage = [], list[int]()
-        made: dict[int, int] = {}
-        known: dict[int, int] = {}
-        for line in lines:
-            tie = next((t for t in self._open(line, gone) if _has(line, t, axis)), None)
-            level = 0
-            for v, j in zip(line.ins, tie.ins if tie else (None,) * len(line.ins), strict=True):
-                within = v in made and j is not None and axis[v] == j
-                level = max(level, made[v] if within else known.get(v, 0))
-            chosen.append(tie)
-            stage.append(level)
-            known.update(dict.fromkeys(line.outs, level + (tie is not None)))
-            if tie is not None and tie.out is not None:
-                made.update(dict.fromkeys(line.outs, level))
-        return Plan(self._avals[start[0]].shape[start[1]], axis, chosen, stage)
+
+def _followed(
+    together: Mapping[Pair, Sequence[tuple[int, list[Pair]]]], start: Pair
+) -> tuple[dict[int, int], set[int]]:
+    """An axis from a variable on, which each variable has once, and the lines that it meets."""
+    axis, touched, waiting = dict([start]), set[int](), [start]
+    while waiting:
+        for k, pairs in together.get(waiting.pop(), ()):
+            touched.add(k)
+            for w, j in pairs:
+                if w not in axis:
+                    axis[w] = j
+                    waiting.append((w, j))
+    return axis, touched
 
 
-def _has(line: Line, tie: Tie, axis: Mapping[int, int]) -> bool:
-    """Whether a line is in the loop by a tie."""
-    if tie.out is not None:
-        return all(axis.get(v) == tie.out for v in line.outs)
-    return any(axis.get(v) == j for v, j in line.pairs(tie))
+def _plan(
+    lines: Sequence[Line], length: int, axis: dict[int, int], chosen: Mapping[int, Tie]
+) -> Plan:
+    """The loops over an axis, one after the other."""
+    stage: list[int] = []
+    made: dict[int, int] = {}
+    known: dict[int, int] = {}
+    for k, line in enumerate(lines):
+        tie = chosen.get(k)
+        level = 0
+        for v, j in zip(line.ins, tie.ins if tie else (None,) * len(line.ins), strict=True):
+            within = v in made and j is not None and axis[v] == j
+            level = max(level, made[v] if within else known.get(v, 0))
+        stage.append(level)
+        known.update(dict.fromkeys(line.outs, level + (tie is not None)))
+        if tie is not None and tie.out is not None:
+            made.update(dict.fromkeys(line.outs, level))
+    return Plan(length, axis, [chosen.get(k) for k in range(len(lines))], stage)
+
+
+def _tie(
+    line: Line, opened: Sequence[tuple[Tie, list[Pair]]], axis: Mapping[int, int]
+) -> Tie | None:
+    """The first tie by which a line is in a loop."""
+    for tie, pairs in opened:
+        if tie.out is not None and all(axis.get(v) == tie.out for v in line.outs):
+            return tie
+        if tie.out is None and any(axis.get(v) == j for v, j in pairs):
+            return tie
+    return None
 
 
 class _Inside(dict[int, Ids]):
