@@ -75,6 +75,8 @@ BENCHMARKS = {
          "--solutions 1 --small --recipe 'Newton on a line' 'pose graph'"),
         ("weights", "weights", "fits the table of weights of operations",
          "--batch 64 --repeats 2 --weights {folder}/weights-table.json"),
+        ("writings", "writings", "sparse Jacobians of one function in six writings",
+         "--problem truss --scale 0.05 --repeats 2"),
         ("zero-shot", "zero_shot", "the shipped policy on functions it has not seen",
          "--task Robertson --games 2 --anneal 50"),
     )

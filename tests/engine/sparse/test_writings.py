@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
+from scripts.benchmarks.functions.writings import PROBLEMS, writings
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
 from veenv.engine import points
@@ -324,95 +325,43 @@ def test_what_a_guard_shuts_out_meets_no_infinity_of_the_next_stage():
     np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-10, atol=1e-12)
 
 
-def limited(a, b, c):
-    """The value at a volume's right face of three neighbours, with van Leer's limiter."""
-    left, right = b - a, c - b
-    smooth = left * right > 0
-    return b + jnp.where(smooth, left * right / jnp.where(smooth, left + right, 1.0), 0.0)
+SMALL = {
+    "poses_2d": 12, "poses_3d": 10, "bricks": 2, "tetrahedra": 2, "shell": 4, "truss": 9,
+    "bundle": 12, "volumes": 12, "reaction": 4, "shooting": 5, "layer": 9, "contact": 9,
+}  # fmt: skip
 
 
-def volumes_by_shifts(u):
-    flux = limited(jnp.roll(u, 1), u, jnp.roll(u, -1)) ** 2 / 2
-    return flux - jnp.roll(flux, 1)
+def sampled(name):
+    with jax.numpy_rank_promotion("allow"):
+        problem = PROBLEMS[name](SMALL[name])
+    return writings(problem), jnp.asarray(_R.uniform(0.1, 1, problem.size))
 
 
-def volumes_by_gathers(u):
-    number = np.arange(u.size)[:, None] + np.arange(-2, 2)
-    p = u[number % u.size]
-
-    def change(p):
-        return (limited(p[1], p[2], p[3]) ** 2 - limited(p[0], p[1], p[2]) ** 2) / 2
-
-    return jax.vmap(change)(p)
-
-
-def volumes_by_slices(u):
-    p = jnp.concatenate([u[-2:], u, u[:1]])
-    flux = limited(p[:-2], p[1:-1], p[2:]) ** 2 / 2
-    return flux[1:] - flux[:-1]
-
-
-def strain_energy(a, b):
-    return (jnp.sqrt(jnp.sum((b - a) ** 2, -1) + 0.1) - 1) ** 2 / 2
+@pytest.mark.parametrize("name", spared(PROBLEMS, "truss", "volumes", "reaction"))
+def test_six_writings_of_a_problem_are_one_block_and_store_the_same_entries(name):
+    every, x = sampled(name)
+    with jax.numpy_rank_promotion("allow"):
+        patterns, lengths = [], []
+        for number, fun in enumerate(every.values()):
+            jacobian, shape = jax.make_jaxpr(
+                veenv.jacve(fun, sparse_representation=True), return_shape=True
+            )(x)
+            patterns.append(shape.pattern)
+            lengths.append(len(jacobian.eqns))
+            assert number == 5 or equations_of(fun, x).count(points.NAME) == 1
+    assert all(p == patterns[0] for p in patterns)
+    assert max(lengths) <= 120
 
 
-def truss_by_energy(z):
-    p = z.reshape(NODES, 3)
-    return jax.grad(lambda p: jnp.sum(strain_energy(p[FROM], p[TO])))(p).ravel()
-
-
-def truss_by_bars(z):
-    p = z.reshape(NODES, 3)
-    ends = jax.vmap(jax.grad(strain_energy, (0, 1)))(p[FROM], p[TO])
-    return jnp.zeros_like(p).at[FROM].add(ends[0]).at[TO].add(ends[1]).ravel()
-
-
-def truss_by_hand(z):
-    p = z.reshape(NODES, 3)
-    d = p[TO] - p[FROM]
-    length = jnp.sqrt(jnp.einsum("...i,...i->...", d, d) + 0.1)[:, None]
-    force = d * (1 - 1 / length)
-    return (jnp.zeros_like(p).at[TO].add(force).at[FROM].add(-force)).ravel()
-
-
-def pushed(d):
-    """The force on a disc by another one at some distance, none where they do not touch."""
-    r = jnp.sqrt(jnp.sum(d * d, -1, keepdims=True) + 0.1)
-    return jnp.where(r < 2, (2 - r) ** 2 / r, 0.0) * d
-
-
-def contact_by_pairs(z):
-    p = z.reshape(NODES, 3)
-    force = pushed(p[TO] - p[FROM])
-    return jnp.zeros_like(p).at[TO].add(force).at[FROM].add(-force).ravel()
-
-
-def contact_by_vmap(z):
-    p = z.reshape(NODES, 3)
-    force = jax.vmap(lambda i, j: pushed(p[j] - p[i]))(jnp.asarray(FROM), jnp.asarray(TO))
-    add = lambda at: jax.ops.segment_sum(force, at, NODES)  # noqa: E731
-    return (add(TO) - add(FROM)).ravel()
-
-
-def contact_by_trailing_axes(z):
-    p = z.reshape(NODES, 3)
-    force = by_trailing_axes(lambda a, b: jnp.moveaxis(pushed(jnp.moveaxis(b - a, 0, -1)), -1, 0),
-                             p[FROM], p[TO])  # fmt: skip
-    return jnp.zeros_like(p).at[TO].add(force).at[FROM].add(-force).ravel()
-
-
-@pytest.mark.parametrize(
-    "writings",
-    [
-        (contact_by_pairs, contact_by_vmap, contact_by_trailing_axes),
-        (volumes_by_shifts, volumes_by_gathers, volumes_by_slices),
-        (truss_by_energy, truss_by_bars, truss_by_hand),
-    ],
-)
-def test_one_problem_in_three_writings_stores_the_same_entries(writings):
-    x = _R.normal(size=3 * NODES)
-    found = [quick_jit(veenv.jacve(f, sparse_representation=True))(x) for f in writings]
-    expected = quick_jit(jax.jacrev(writings[0]))(x)
-    for one in found:
-        assert one.pattern == found[0].pattern
-        np.testing.assert_allclose(one.todense(), expected, atol=1e-12)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_six_writings_of_a_problem_have_one_jacobian(name):
+    every, x = sampled(name)
+    with jax.numpy_rank_promotion("allow"):
+        expected = quick_jit(jax.jacfwd(every["vmap"]))(x)
+        for fun in every.values():
+            found = quick_jit(veenv.jacve(fun, sparse_representation=True))(x)
+            np.testing.assert_allclose(
+                found.todense(), expected, atol=1e-11 * np.abs(expected).max()
+            )
+            assert found.nse == np.count_nonzero(np.abs(expected) > 1e-13)
