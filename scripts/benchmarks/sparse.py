@@ -53,7 +53,7 @@ def sparse(
     """
     print(*(f"{peer} {version(peer)};" for peer in PEERS if has(peer)))
     jax.config.update("jax_enable_x64", True)
-    _warm()
+    warm()
     columns = ("case", "ratio", "true", "stored", "first", "ms")
     table = Table(*columns, "asdex first", "asdex ms", "sparsejac ms")
     yield table
@@ -81,7 +81,7 @@ def sparse(
     yield from recipes(recipe, solutions, small=small)
 
 
-def _warm() -> None:
+def warm() -> None:
     """Imports and what is done once in a process: the first case would pay for all."""
     x = jnp.ones(3)
 

@@ -12,6 +12,7 @@ import numpy as np
 import veenv
 from scripts.benchmarks.functions.writings import PROBLEMS
 from scripts.benchmarks.functions.writings import writings as writings_of
+from scripts.benchmarks.sparse import warm
 from scripts.benchmarks.tables import Table
 from veenv.measure.timing import interleaved
 
@@ -32,6 +33,7 @@ def writings(
         repeats: calls of each writing, at least; the median is shown.
     """
     jax.config.update("jax_enable_x64", True)
+    warm()
     table = Table(
         "problem", "writing", "stored", "equations", "ms", "over", "first", "first over", "jacfwd's"
     )
