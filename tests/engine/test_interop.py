@@ -89,3 +89,34 @@ def test_tree_allclose():
     assert not veenv.tree_allclose({"a": 1.0}, {"b": 1.0})
     assert not veenv.tree_allclose({"a": jnp.ones(2)}, {"a": jnp.ones((2, 1))})
     assert not veenv.tree_allclose({"a": 1.0}, {"a": 1.1})
+    assert veenv.tree_allclose((), ())
+    assert veenv.tree_allclose([jnp.zeros((0, 2)), 3], [jnp.zeros((0, 2)), 3])
+    assert not veenv.tree_allclose([3], [4])
+    assert not veenv.tree_allclose(jnp.array([jnp.nan, jnp.inf]), jnp.array([1.0, jnp.inf]))
+
+
+def test_correct_jacobians_are_close_and_wrong_entries_are_not():
+    task = veenv.tasks.get("RoeFlux_1d")
+    modes = (jax.jacfwd, jax.jacrev, lambda f, i: veenv.jacve(f, "reverse", argnums=i))
+    with jax.enable_x64(False):
+        calls = [jax.jit(mode(task.fun, task.argnums)) for mode in modes]
+        for nearly in (1.0, 1.003, 0.97, 1.05):
+            point = [jnp.float32(nearly**k * x) for k, x in enumerate(task.example_args())]
+            forward, reverse, ours = (call(*point) for call in calls)
+            assert veenv.tree_allclose(forward, reverse)
+            assert veenv.tree_allclose(ours, reverse)
+        leaves, tree = jax.tree.flatten(reverse)
+        size = max(abs(float(leaf)) for leaf in leaves)
+        large = [k for k, leaf in enumerate(leaves) if abs(float(leaf)) > 1e-3 * size]
+        for k in large:
+            wrong = jax.tree.unflatten(
+                tree, [x * 1.01 if i == k else x for i, x in enumerate(leaves)]
+            )
+            assert not veenv.tree_allclose(wrong, reverse)
+        assert len(large) > 10
+
+
+def test_small_jacobians_are_compared_by_their_own_size():
+    small = jnp.array([1e-9, 2e-9], jnp.float32)
+    assert veenv.tree_allclose(small, small * (1 + 1e-6))
+    assert not veenv.tree_allclose(1e3 * small, 1e3 * small[::-1], atol=0.0)

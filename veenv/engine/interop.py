@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.extend import core
 
@@ -131,19 +132,33 @@ def vertex_elimination_jaxpr(
     )(*args)
 
 
-def tree_allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+def tree_allclose(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> bool:
     """Whether two pytrees have one structure, and leaves of one shape that are close.
+
+    By default they may differ as correct Jacobians do that were rounded in other places. Sums of
+    terms that cancel lose more than the last digit, by the size of their terms.
 
     Args:
       a: a pytree of arrays.
       b: another.
-      rtol: relative tolerance.
-      atol: absolute tolerance.
+      rtol: relative tolerance; by default the square root of the machine epsilon of the coarsest
+        dtype (float32: 3.5e-4), and 1e-5 at least.
+      atol: absolute tolerance; by default ten epsilons of the largest finite number in `b`
+        (float32: 1.2e-6 of it), and 1e-8 at least.
 
     Examples:
       >>> tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2)})
       True
+      >>> tree_allclose(jnp.array([1.0, 1e-3]), jnp.array([1.0, 1.01e-3]))
+      False
     """
+    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves((a, b))]
+    rounded = [float(jnp.finfo(t).eps) for t in dtypes if jnp.issubdtype(t, jnp.inexact)]
+    eps = max(rounded, default=0.0)
+    sizes = [np.abs(np.asarray(leaf)).astype(float) for leaf in jax.tree.leaves(b)]
+    largest = [float(np.max(x, initial=0, where=np.isfinite(x))) for x in sizes]
+    rtol = max(1e-5, eps**0.5) if rtol is None else rtol
+    atol = max(1e-8, 10 * eps * max(largest, default=0.0)) if atol is None else atol
     return bool(are_close(a, b, rtol=rtol, atol=atol))
 
 
