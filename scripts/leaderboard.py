@@ -80,7 +80,7 @@ class Config:
     docs: Path = ROOT / "docs" / "leaderboard.md"
     """Page to write the table into, between ``<!-- leaderboard: begin -->`` and end."""
     baselines: bool = False
-    """Play random moves, Markowitz' rule, the shipped policy and annealing again on every test set
+    """Play random moves, the greedy rules, the shipped policy and annealing again on every test set
     but those of learners, with five seeds, and write their files (three minutes)."""
     points: int = 3
     """Points at which Jacobians are compared; 0 counts the orders only."""
@@ -204,6 +204,7 @@ def play_baselines(folder: Path) -> None:
     ways: dict[str, tuple[Any, dict[str, Any]]] = {
         "random": (at_random, {"samples": 32, "seed": range(5), "name": "random play"}),
         "markowitz": ("markowitz", {}),
+        "cost": ("cost", {"name": "cheapest vertex first"}),
         "policy": (
             "policy-32",
             {"seed": range(5), "budget": "60s", "name": "shipped policy, 32 games"},

@@ -35,11 +35,16 @@ def without(monkeypatch, package):
         ("matplotlib", lambda: veenv.draw(graph())),
         ("matplotlib", lambda: veenv.jacve(FUNCTION, sparse_representation=True)(POINT).spy()),
         ("networkx", lambda: graph().to_networkx()),
+        ("lineax", veenv.sparse_solver),
+        ("lineax", lambda: veenv.linear_operator(FUNCTION, POINT)),
     ],
 )
-def test_plots(monkeypatch, package, use):
+def test_what_is_missing(monkeypatch, package, use):
     without(monkeypatch, package)
-    with pytest.raises(ModuleNotFoundError, match=f"needs {package}.*pip install 'veenv.plots.'"):
+    monkeypatch.delitem(sys.modules, "veenv.engine.lineax_operator", raising=False)
+    extra = "ecosystem" if package == "lineax" else "plots"
+    match = f"needs {package}.*pip install 'veenv.{extra}.'"
+    with pytest.raises(ModuleNotFoundError, match=match):
         use()
 
 

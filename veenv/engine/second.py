@@ -11,6 +11,7 @@ import jax
 from jax import Array
 
 from veenv import _compat
+from veenv._support import extra
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
@@ -150,7 +151,8 @@ def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
       >>> operator.mv(jnp.ones(3)).tolist()  # doctest: +SKIP
       [0.0, 2.0, 4.0]
     """
-    from veenv.engine import lineax_operator
+    with extra("ecosystem"):
+        from veenv.engine import lineax_operator
 
     return lineax_operator.operator(fun, x, tags)
 
@@ -166,7 +168,8 @@ def sparse_solver() -> Any:
       ...     rtol=1e-8, atol=1e-8, linear_solver=sparse_solver()
       ... )
     """
-    from veenv.engine import lineax_operator
+    with extra("ecosystem"):
+        from veenv.engine import lineax_operator
 
     return lineax_operator.SparseSolver()
 

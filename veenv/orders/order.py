@@ -22,7 +22,8 @@ def fingerprint(graph: Graph) -> str:
     """Hash of a graph's structure: edges with their structures, inputs and outputs.
 
     Functions with the same fingerprint share orders and counts.  Neither values nor dtypes enter,
-    nor do vertices that no derivative passes through, except that they shift the ids of others.
+    nor do vertices that no derivative passes through, except that they shift the ids of others: so
+    does the conversion of a captured array to another dtype.
 
     Args:
       graph: the graph.

@@ -41,7 +41,8 @@ class SearchArgs:
     policy, policy-SAMPLES: the pretrained policy, which has not seen the task."""
 
     budget: str = "10s"
-    """Time, such as `10s` or `2m`, or a number of evaluations, such as `100000`."""
+    """Time, such as `10s` or `2m`, or a number of evaluations: `60` is sixty of them, `60s` a
+    minute."""
 
     cost: CostModel = "multiplications"
     """`multiplications` is the literature's count, `executed` what the Jacobian really multiplies,

@@ -94,7 +94,7 @@ def _as_well(bars: Sequence[Timing]) -> str:
     if ours is None or best is None or theirs is None or best.median > SAME * ours.median:
         return ""
     name = best.method.partition(",")[0]
-    return f"; {name} as one kernel does as well ({best.median / theirs.median:.2f})"
+    return f"; {name} as one kernel takes {best.median / theirs.median:.2f}"
 
 
 def _fastest(bars: Sequence[Timing]) -> Timing | None:
