@@ -22,7 +22,7 @@ def run(capsys: pytest.CaptureFixture[str], train: Callable[[str, dict[str, Any]
     blocks = blocks_of(TUTORIAL)
     assert len(blocks) > 8
     for block in blocks:
-        if "FixedTasks(" in block and train(block, names):
+        if "agents.train(" in block and train(block, names):
             continue
         run_block(block, names, TUTORIAL, capsys)
 
