@@ -36,7 +36,7 @@ def kernel(k=1.0, kernel="fused"):
     return jax.jit(jax.vmap(veenv.jacve(lambda x: f(x, k), kernel=kernel)))
 
 def check(found, k=1.0):
-    np.testing.assert_allclose(found, jax.vmap(jax.grad(lambda x: f(x, k)))(x), rtol=1e-4)
+    np.testing.assert_allclose(found, jax.vmap(jax.grad(lambda x: f(x, k)))(x), 1e-4, 1e-5)
 
 x = np.linspace(0, 1, 20_000, dtype=np.float32)
 """
