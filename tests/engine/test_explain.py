@@ -100,3 +100,96 @@ def test_shapes_several_arguments_and_keywords():
 def test_a_batch_is_a_number_of_points(batch):
     with pytest.raises(ValueError, match="positive number of points"):
         veenv.explain(jnp.sin, 1.0, batch=batch)
+
+
+def residual(u, old):
+    """Of a diffusion in one dimension."""
+    w = jnp.concatenate([jnp.ones(1), u, u[-1:]])
+    flux = (w[1:] - w[:-1]) * (1 + w[1:] ** 2)
+    return u - old - (flux[1:] - flux[:-1])
+
+
+def test_few_entries_are_the_first_advice():
+    u = np.ones(3_000, np.float32)
+    found = veenv.explain(residual, u, u)
+    assert found.advice[0].startswith("8,998 of 9,000,000 entries can be nonzero: sparse_repr")
+    assert not any("jax.lax.scan" in each for each in found.advice)
+
+
+@pytest.mark.parametrize("name", ["small", "spectrum", "solve", "repeated"])
+def test_both_modes_of_jax_and_the_names_of_orders(name):
+    fun, at, *_ = FUNCTIONS[name]
+    found = veenv.explain(fun, at, batch=64)
+    labels = [row.label for row in found.rows]
+    assert {"jacfwd, XLA", "jacrev, XLA"} <= {*labels}
+    assert len({*labels}) == len(labels)
+    assert not any("other" in label for label in labels)
+    known = [row.seconds for row in found.rows if row.seconds is not None]
+    assert known == sorted(known)
+    taken = [row.taken for row in found.rows].index(True)
+    assert all(row.passed for row in found.rows[:taken])
+    assert not any(row.passed for row in found.rows[taken:])
+
+
+def test_a_faster_mode_that_is_not_taken_has_a_reason():
+    at = np.ones(64, np.float32)
+    found = veenv.explain(lambda x: jnp.fft.rfft(jnp.sqrt(x) * x[::-1]).real, at)
+    reasons = {row.label: row.passed for row in found.rows}
+    assert "infinite partial" in reasons["jacfwd, XLA"]
+    assert f"jacfwd, XLA is not taken: {reasons['jacfwd, XLA']}" in str(found)
+
+
+def with_text(x):
+    return jnp.sin(x) * x, {"n": 3, "text": "text", "square": jnp.outer(x, x)}
+
+
+def test_auxiliary_outputs_are_not_differentiated():
+    found = veenv.explain(with_text, X, batch=64, has_aux=True)
+    alone = veenv.explain(lambda x: with_text(x)[0], X, batch=64)
+    assert [row.label for row in found.rows] == [row.label for row in alone.rows]
+    assert found.name == "with_text"
+    assert [sum(n for _, n in one.lines) for one in (found, alone)] == [16, 16]
+
+
+def test_holomorphic_functions():
+    found = veenv.explain(lambda z: jnp.exp(z) * z[::-1], X + 1j, holomorphic=True)
+    assert sum(row.taken for row in found.rows) == 1
+    assert "complex64 cannot be fused" in str(found)
+
+
+DECOMPOSED = {
+    "fused": (lambda x: jnp.linalg.svd(jnp.outer(x, x)[:3, :3])[0], 'kernel="fused" makes'),
+    "large": (lambda x: jnp.linalg.eigvalsh(jnp.outer(x, x)), "leave 'eigh' to XLA"),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_decompositions_are_fused_where_they_can_be(name):
+    fun, said = DECOMPOSED[name]
+    advice = veenv.explain(fun, X, batch=8).advice
+    assert said in advice[0]
+    assert not any("scan" in each for each in advice)
+    if name == "fused":
+        assert veenv.jacve(fun, kernel="fused")(X).shape == (3, 3, 8)
+    else:
+        with pytest.raises(ValueError, match="can only be fused up to"):
+            veenv.jacve(fun, kernel="fused")(X)
+
+
+def test_lines_count_each_step_and_only_what_depends_on_arguments():
+    def total(x):
+        times = jnp.sin(jnp.linspace(0.0, 1.0, 500))
+        carry, _ = jax.lax.scan(lambda c, t: (c * jnp.cos(t), None), x, times)
+        return carry + x
+
+    lines = veenv.explain(total, X).lines
+    assert [count for _, count in lines] == [8 * 500, 8]
+    assert "steps" not in lines[0][0]
+
+
+def test_prints_are_named():
+    def shown(x):
+        jax.debug.print("{}", x[0])
+        return jnp.sin(x) * x
+
+    assert "remove it" in veenv.explain(shown, X, batch=8).advice[0]

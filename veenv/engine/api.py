@@ -511,9 +511,18 @@ _THIN = 4
 
 def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
     """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
-    forward, reverse = num_passes(lin.program)
-    if forward * reverse < _MUCH or any(lin.reverse_only) or is_pushed(lin):
-        return False
+    some, every = entries_of(lin, inputs, ids)
+    return _THIN * some <= every
+
+
+def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
+    """How many entries of a large Jacobian can be nonzero, and how many it has.
+
+    All, where it is small or it takes an elimination with values to know.
+    """
+    every = prod(num_passes(lin.program))
+    if every < _MUCH or any(lin.reverse_only) or is_pushed(lin):
+        return every, every
     stored = 0
 
     def count(inputs: Any) -> None:
@@ -525,7 +534,7 @@ def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
         stored = sum(block.nse for block in several)
 
     jax.eval_shape(count, inputs)
-    return _THIN * stored <= forward * reverse
+    return stored, every
 
 
 def _eliminated(

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
 import jax
 
 from veenv import _compat
-from veenv.engine.api import jacve
-from veenv.engine.choose import Considered, Form, Kernel, kernel_of, menu_of, watched
-from veenv.kernel.fusing import Traced
+from veenv._support import attempt
+from veenv.engine.api import entries_of, jacve
+from veenv.engine.candidates import (
+    Bounds,
+    has_infinite_partials,
+    num_passes,
+    other_orders,
+    shut_out,
+)
+from veenv.engine.choose import Considered, Form, JaxMode, Kernel, kernel_of, menu_of, watched
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
+from veenv.kernel.fusing import Traced, trace_point
 from veenv.kernel.price import (
     equations_of,
     kernel_seconds,
@@ -22,23 +33,26 @@ from veenv.kernel.price import (
     unrolled,
 )
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unrolling import called_by
+from veenv.kernel.unrolling import UNLIKE_XLA, called_by
+from veenv.orders.resolve import resolve_order
 from veenv.rules import walk
 from veenv.rules.table import facts
 
 _SHOWN = 5  # lines of the user's that are named, those of the most operations
+_FEW = 4  # places for each entry from which on they are called sparse, as `jacve` calls them
 
 
 class FormRow(NamedTuple):
-    """A form that was considered.
+    """A form that was considered, or a mode of JAX that was not.
 
     Attributes:
-      form: an elimination, or one of JAX's modes.
+      form: an elimination in some order, or one of JAX's modes.
       program: "kernel", or "XLA".
       seconds: predicted of a call; None where it is refused.
       operations: of the kernel's code; None of XLA's programs and where it is refused.
       refused: why it cannot be taken; empty where it can be.
       taken: whether it is the form that is taken.
+      passed: why it is not taken though it is predicted to be faster; empty of all others.
     """
 
     form: str
@@ -47,6 +61,12 @@ class FormRow(NamedTuple):
     operations: int | None
     refused: str
     taken: bool
+    passed: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in the table."""
+        return f"{self.form}, {self.program}"
 
 
 @dataclass(frozen=True)
@@ -56,9 +76,9 @@ class Explanation:
     Attributes:
       name: of the function.
       batch: the number of points.
-      rows: the forms.
-      lines: for each of the user's lines about how many operations a mode of JAX, or else the
-        function, takes there; each step of a loop counts once, and most come first.
+      rows: the forms, the fastest first.
+      lines: for each of the user's lines about how many operations the function takes there, by
+        what depends on its arguments; each step of a `scan` counts, and most come first.
       advice: what would change the choice.
     """
 
@@ -74,16 +94,20 @@ class Explanation:
     def _text(self) -> Iterator[str]:
         points = "one point" if self.batch == 1 else f"{self.batch:,} points"
         yield f"The Jacobian of {self.name} at {points}; predicted microseconds of a call:"
-        for row in sorted(self.rows, key=lambda row: row.seconds or inf):
+        width = max((len(row.label) for row in self.rows), default=0)
+        for row in self.rows:
             time = "refused" if row.seconds is None else f"{1e6 * row.seconds:,.0f}"
             taken = "  <- taken" if row.taken else ""
-            yield f"  {f'{row.form}, {row.program}':34}{time:>10}{taken}"
+            yield f"  {row.label:{width}}{time:>12}{taken}"
+        for row in self.rows:
+            if row.passed:
+                yield f"{row.label} is not taken: {row.passed}"
         for row in self.rows:
             if row.refused:
                 yield f"{row.form} is no kernel: {row.refused}"
         total = sum(count for _, count in self.lines)
         if total:
-            yield f"Operations of a point by line, of about {total:,}:"
+            yield f"Operations of the function (not of its Jacobian) by line, of about {total:,}:"
             yield from (f"  {count:>10,}  {line}" for line, count in self.lines[:_SHOWN])
         yield from ("What would change it:", *(f"  - {each}" for each in self.advice))
 
@@ -93,18 +117,22 @@ def explain(
     *args: Any,
     batch: int = 1,
     argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
     **kwargs: Any,
 ) -> Explanation:
     """Which forms of a Jacobian `jacve` considers in a trace, and which one it takes.
 
-    Nothing is compiled or measured; `veenv.tune` measures.
+    JAX's modes are priced beside them. Nothing is compiled or measured; `veenv.tune` measures.
 
     Args:
       fun: the function of one point.
       args: arguments of one point: arrays or `jax.ShapeDtypeStruct`s.
       batch: number of points of the `jax.vmap` around the Jacobian; 1 without one.
       argnums: positional arguments to differentiate by.
-      kwargs: keyword arguments of `fun`.
+      has_aux: whether `fun` returns ``(output, aux)``; every form computes both.
+      holomorphic: `fun` is a holomorphic function of complex arguments.
+      kwargs: other keyword arguments of `fun`.
 
     Returns:
       The forms with their predicted times, why some are no kernels, and what would change that.
@@ -120,41 +148,113 @@ def explain(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch must be a positive number of points, got {batch!r}")
+    hidden = hiding_aux(fun, has_aux)
+    asked = _Asked(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
+    told: list[Considered] = []  # those of Jacobians inside come later
     found: list[Explanation] = []
-    name = getattr(fun, "__name__", "the function")
 
     def tell(considered: Considered) -> None:
-        if not found:  # those of Jacobians inside come later
-            function = jax.make_jaxpr(fun)(*args, **kwargs)
-            found.append(_explained(considered, function, name, batch))
+        told.append(considered)
+        if len(told) == 1:
+            found.append(_explained(considered, asked, batch))
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        asked.by(jacve)(*args, **kwargs)  # what is auxiliary may be anything
 
     with watched(tell):
-        jax.make_jaxpr(jacve(fun, argnums=argnums))(*args, **kwargs)
+        jax.make_jaxpr(run)(*args, **kwargs)
     if found:
         return found[0]
     advice = "there is one form only: the function is differentiated as it runs, by its own rules"
-    return Explanation(name, batch, (), (), (advice,))
+    return Explanation(asked.name, batch, (), (), (advice,))
 
 
-class _Made(NamedTuple):
+@dataclass(frozen=True)
+class _Asked:
+    """A function at a point, and how it is differentiated."""
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    argnums: int | tuple[int, ...]
+    has_aux: bool
+    holomorphic: bool
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return getattr(self.fun, "__name__", "the function")
+
+    def by(self, transform: Callable[..., Any]) -> Callable[..., Any]:
+        """The Jacobian by a transformation."""
+        return transform(
+            self.fun, argnums=self.argnums, has_aux=self.has_aux, holomorphic=self.holomorphic
+        )
+
+    def value(self, *args: Any, **kwargs: Any) -> Any:
+        """What is differentiated."""
+        found = self.fun(*args, **kwargs)
+        return found[0] if self.has_aux else found
+
+    def traced(self, fun: Callable[..., Any]) -> Traced:
+        """A function of these arguments, traced."""
+        wanted = normalise_argnums(self.argnums, len(self.args))
+        return trace_point(fun, self.args, self.kwargs, wanted, abstract=True)
+
+    def linearised(self) -> Linearisation:
+        """The graph of the function."""
+        options = {"argnums": self.argnums, "has_aux": self.has_aux}
+        return linearise(trace(self.fun, self.args, self.kwargs, **options))
+
+    def entries(self, lin: Linearisation | None) -> tuple[int, int]:
+        """How many entries of the Jacobian can be nonzero, and how many there are."""
+        if lin is None:
+            return 1, 1
+        wanted = normalise_argnums(self.argnums, len(self.args))
+        return entries_of(lin, [self.args[a] for a in wanted], lin.graph.reverse())
+
+
+@dataclass
+class _Made:
     """A traced form, its program if it can be a kernel, else why not."""
 
     name: str
     traced: Traced
     xla: Form
-    program: ScalarProgram | None
-    error: CannotFuseError | None
+    program: ScalarProgram | None = None
+    error: CannotFuseError | None = None
+    asked: bool = False  # whether it can be a kernel that is asked for
+    unoffered: str = ""  # why it is not considered; empty where it is
+
+    @classmethod
+    def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Made:
+        """A form as a kernel, if it can be one, with the reason that counts if it cannot."""
+        made = cls(name, traced, Form.of(traced, pinned))
+        try:
+            made.program = traced.automatic(limit)
+        except CannotFuseError as error:
+            made.error = error
+            if pinned and "cannot be fused" not in error.reason:
+                made._ask()
+        return made
+
+    def _ask(self) -> None:
+        try:
+            self.traced.program()
+        except CannotFuseError as error:
+            self.error = error
+        else:
+            self.asked = True
 
 
-def _explained(considered: Considered, function: Any, name: str, batch: int) -> Explanation:
+def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation:
     first, own = considered.first, considered.modes
     modes = [(m.name, one) for m in own.modes for one in replace(own, modes=(m,)).traced()]
+    lin = attempt(asked.linearised, lambda: None)
     least = min(map(_limit, first))
-    made = [
-        _made(considered.name if k == 0 else f"{considered.name}, other order", one, least, True)
-        for k, one in enumerate(first)
-    ]
-    made += [_made(label, one, _limit(one), False) for label, one in modes]
+    names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
+    made = [_Made.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)]
+    made += [_Made.of(label, one, _limit(one), pinned=False) for label, one in modes]
     kernel = Kernel()
     if considered.kernel:
         kernel = kernel_of(first, own, considered.source, [one for _, one in modes])
@@ -164,34 +264,87 @@ def _explained(considered: Considered, function: Any, name: str, batch: int) -> 
     if kernel.program is None or price > least_seconds(kernel.program, batch):
         menu = menu_of(first, own, kernel, kernel.traced or first[0], later=False)
         form = menu.cheapest(batch, price)
+    made += _unoffered(asked, lin, {one.name for one in made})
     rows = [row for one in made for row in _rows(one, kernel, form, batch)]
-    counts: Counter[str] = Counter()
-    _count(modes[0][1].closed if modes else function, "", counts)
-    lines = tuple(counts.most_common())
-    return Explanation(name, batch, tuple(rows), lines, tuple(_advice(rows, made, lines, batch)))
-
-
-def _made(label: str, traced: Traced, limit: int, pinned: bool) -> _Made:
-    try:
-        program, error = traced.automatic(limit), None
-    except CannotFuseError as refused:
-        program, error = None, refused
-    return _Made(label, traced, Form.of(traced, pinned), program, error)
+    rows.sort(key=lambda row: (row.seconds or inf, not row.taken))
+    lines = _lines(asked)
+    entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
+    advice = _advice(rows, made, lines, entries, batch)
+    return Explanation(
+        asked.name, batch, tuple(_passed(rows, made)), tuple(lines.counts.most_common()),
+        tuple(advice),
+    )  # fmt: skip
 
 
 def _limit(traced: Traced) -> int:
     return kernel_size(equations_of(traced.closed))
 
 
+def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
+    """What the forms that were asked for are called."""
+    count = len(considered.first)
+    if considered.name != "elimination" or lin is None:
+        return [considered.name] * count
+    ids = resolve_order("auto", lin.graph)
+    several = [ids, *other_orders(lin, ids, "auto", modes=bool(considered.modes.modes))]
+    return [f"elimination in {_order_name(lin.graph, ids)} order" for ids in several[:count]]
+
+
+def _order_name(graph: Graph, ids: tuple[int, ...]) -> str:
+    """What an order is called; the automatic one is a shipped or a better one than the others."""
+    names = "reverse", "forward", "markowitz"
+    return next((name for name in names if resolve_order(name, graph) == ids), "automatic")
+
+
+def _unoffered(asked: _Asked, lin: Linearisation | None, known: set[str]) -> Iterator[_Made]:
+    """JAX's modes that were not considered, with the reason."""
+    for name in sorted({"jacfwd", "jacrev"} - known):
+        mode = JaxMode(asked.by(getattr(jax, name)), name=name)
+        try:
+            traced = asked.traced(mode.run)
+        except Exception:  # JAX has no such mode of it
+            continue
+        yield _Made(name, traced, Form.of(traced, False), unoffered=_why_not(lin, name))
+
+
+def _why_not(lin: Linearisation | None, name: str) -> str:
+    """Why a mode of JAX is not considered."""
+    if lin is None or not lin.realify:
+        return "its results may be others"
+    forward, reverse = num_passes(lin.program)
+    mine, other = (forward, reverse) if name == "jacfwd" else (reverse, forward)
+    bounds = Bounds(lin.program)
+    if has_infinite_partials(lin, bounds) or shut_out(lin, bounds, reverse=name == "jacrev"):
+        return "it may multiply zero by an infinite partial, which gives NaN"
+    if mine > other:
+        return f"it takes {mine:,} passes, and JAX's other mode {other:,}"
+    return "an elimination is expected to take no longer, and modes are not looked at then"
+
+
 def _rows(made: _Made, kernel: Kernel, form: Form | None, batch: int) -> Iterator[FormRow]:
-    """The form for XLA, and as a kernel."""
+    """The form for XLA, and as a kernel if it is considered."""
     closed, program, error = made.traced.closed, made.program, made.error
     taken = form is not None and form.closed is closed
     yield FormRow(made.name, "XLA", made.xla.seconds(batch), None, "", taken)
+    if made.unoffered:
+        return
     seconds = None if program is None else kernel_seconds(program, batch)
     refused = "" if error is None else _reason(error)
     taken = form is None and kernel.traced is made.traced
     yield FormRow(made.name, "kernel", seconds, program and program.size, refused, taken)
+
+
+def _passed(rows: Sequence[FormRow], made: Sequence[_Made]) -> Iterator[FormRow]:
+    """The rows, with the reason for those that are faster than what is taken."""
+    unoffered = {one.name: one.unoffered for one in made}
+    taken = next((k for k, row in enumerate(rows) if row.taken), 0)
+    for row in rows[:taken]:
+        if row.program == "kernel":
+            why = "one form becomes a kernel: that of fewest counted operations, if it is short"
+        else:
+            why = unoffered[row.form] or "it is not looked at where another form is fast enough"
+        yield row._replace(passed=why)
+    yield from rows[taken:]
 
 
 def _reason(error: CannotFuseError) -> str:
@@ -199,22 +352,34 @@ def _reason(error: CannotFuseError) -> str:
 
 
 def _advice(
-    rows: Sequence[FormRow], made: Sequence[_Made], lines: Sequence[tuple[str, int]], batch: int
+    rows: Sequence[FormRow],
+    made: Sequence[_Made],
+    lines: _Lines,
+    entries: tuple[int, int],
+    batch: int,
 ) -> Iterator[str]:
     """What a user can do, the likeliest first."""
     errors = [one.error for one in made if one.error is not None]
+    kernels = [row for row in rows if row.program == "kernel" and row.seconds is not None]
+    some, every = entries
+    written = sum(row.operations or 0 for row in kernels if row.taken)
+    sparse = _FEW * some <= every and every - some > written  # a kernel that writes mostly zeros
+    if sparse:
+        yield (
+            f"{some:,} of {every:,} entries can be nonzero: sparse_representation=True computes "
+            "and stores these alone"
+        )
     unknown = {e.primitive for e in errors if "cannot be fused" in e.reason and e.primitive}
     for primitive in sorted(unknown):
-        yield (
-            f"{primitive!r} has no form in a kernel: put veenv.fuse around what comes before it "
-            "and after it"
-        )
-    kernels = any(row.seconds is not None for row in rows if row.program == "kernel")
-    if errors and not unknown and not kernels:
-        yield from _smaller(" ".join(e.reason for e in errors), lines)
+        if primitive.startswith("debug_"):
+            yield f"{primitive!r} keeps it from being a kernel: remove it, or print outside"
+        else:
+            yield f"{primitive!r} has no form in a kernel: {_AROUND}"
+    if errors and not (unknown or kernels or sparse or any("dtype" in e.reason for e in errors)):
+        yield from _smaller(made, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
-    if any(row.taken and row.program == "kernel" for row in rows):
+    if any(row.taken for row in kernels):
         yield (
             "nothing has to: put veenv.fuse around the whole step that uses the Jacobian, so that "
             "its entries stay in registers"
@@ -222,8 +387,21 @@ def _advice(
     yield "these are predictions: veenv.tune measures the forms and keeps the fastest"
 
 
-def _smaller(reasons: str, lines: Sequence[tuple[str, int]]) -> Iterator[str]:
+_AROUND = "put veenv.fuse around what comes before it and after it"
+
+
+def _smaller(made: Sequence[_Made], lines: _Lines) -> Iterator[str]:
     """What makes a program of known primitives fit into a kernel."""
+    reasons = " ".join(one.error.reason for one in made if one.error is not None)
+    every = (e.primitive.name for one in made for e in walk.every(one.traced.closed))
+    alike = sorted(UNLIKE_XLA.intersection(every))
+    if any(one.asked for one in made):
+        signs = ", whose vectors have signs of their own" if alike else ", which compiles longer"
+        yield f'kernel="fused" makes a kernel all the same{signs}'
+    elif alike:
+        yield f"leave {alike[0]!r} to XLA: {_AROUND}"
+    if alike:
+        return
     if "stack" in reasons:
         yield (
             "the loop stores each of its steps for the way back: by few parameters forward mode "
@@ -232,28 +410,81 @@ def _smaller(reasons: str, lines: Sequence[tuple[str, int]]) -> Iterator[str]:
         return
     if "products" in reasons:
         yield "large products are left to XLA, where they are fast: veenv.fuse around the rest"
-    if lines:
-        share = lines[0][1] / sum(count for _, count in lines)
-        yield (
-            f"{share:.0%} of the operations come from {lines[0][0]}: write them as a jax.lax.scan "
-            "or an array operation over equal parts, which stay loops in a kernel"
+    if lines.counts:
+        (line, count), *_ = lines.counts.most_common(1)
+        share = count / lines.counts.total()
+        how = {
+            "matrix": "linear algebra of large matrices is left to XLA, where it is fast",
+            "loop": "a step of fewer numbers, or a smaller carry, stays a loop in a kernel",
+        }
+        yield f"{share:.0%} of the operations come from {line}: " + how.get(
+            lines.kind(line),
+            "write them as a jax.lax.scan or an array operation over equal parts, which stay loops "
+            "in a kernel",
         )
-    if "take longer" in reasons:
-        yield 'kernel="fused" makes a kernel all the same, which takes longer to compile'
     yield (
         "if an axis of an argument is a batch, write the function for one point of it and put "
         "jax.vmap around the Jacobian"
     )
 
 
-def _count(jaxpr: Any, line: str, counts: Counter[str]) -> None:
-    """Adds operations by line of the user's; those of veenv and JAX count where they are called."""
-    for equation in walk.equations(jaxpr):
-        here = _compat.source_line(equation) or line
-        bodies = _compat.bodies(equation.params) if facts(equation.primitive.name).form else ()
-        called = called_by(equation)
-        for body in (called[0],) if called is not None else bodies:
-            _count(body, here, counts)
-        found = 0 if called is not None else unrolled(equation)
-        if found:
-            counts[here or "what JAX adds"] += found
+@dataclass
+class _Lines:
+    """Operations by line of the user's; those of veenv and JAX count where they are called."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)  # by line and kind
+
+    def kind(self, line: str) -> str:
+        """Of what kind most operations of a line are."""
+        return max((n, kind) for (one, kind), n in self.kinds.items() if one == line)[1]
+
+    def add(self, jaxpr: Any, given: Iterable[Any], line: str, times: int) -> None:
+        """Adds what of a jaxpr that runs so many times depends on some of its variables."""
+        depends = walk.dependent(jaxpr, given)
+        for equation in walk.needed(jaxpr, _compat.open_jaxpr(jaxpr).outvars):
+            if depends.isdisjoint(walk.operands(equation)):
+                continue
+            here = _compat.source_line(equation) or line
+            flags = [not walk.is_literal(v) and v in depends for v in equation.invars]
+            called, loop = called_by(equation), walk.loop_of(equation)
+            if called is not None:
+                self._enter(called[0], [flags[k] for k in called[1]], here, times)
+            elif loop is not None and loop.length is not None:
+                self._enter(loop.body, _settled(loop, flags), here, times * loop.length)
+            elif facts(equation.primitive.name).form:
+                for body in _compat.bodies(equation.params):
+                    self._enter(body, [True] * len(body.invars), here, times)
+            found = 0 if called is not None else times * unrolled(equation)
+            matrix = facts(equation.primitive.name).form == "matrix"
+            kind = "matrix" if matrix else "loop" if times > 1 else ""
+            if found:
+                self.counts[here or "what JAX adds"] += found
+                self.kinds[here or "what JAX adds", kind] += found
+
+    def _enter(self, body: Any, flags: Sequence[bool], line: str, times: int) -> None:
+        variables = _compat.open_jaxpr(body).invars
+        given = [v for v, flag in zip(variables, flags, strict=False) if flag]
+        self.add(_compat.open_jaxpr(body), given, line, times)
+
+
+def _settled(loop: walk.Loop, flags: Sequence[bool]) -> list[bool]:
+    """Which variables of a step depend on what those do that the loop starts with."""
+    body, (_, start, end) = _compat.open_jaxpr(loop.body), loop.ends
+    found = list(flags)
+    while True:
+        depends = walk.dependent(body, [v for v, f in zip(body.invars, found, strict=True) if f])
+        outs = body.outvars[: end - start]
+        pairs = zip(found[start:end], outs, strict=True)
+        carried = [flag or (not walk.is_literal(v) and v in depends) for flag, v in pairs]
+        if carried == found[start:end]:
+            return found
+        found[start:end] = carried
+
+
+def _lines(asked: _Asked) -> _Lines:
+    """The operations of a function by line."""
+    found = _Lines()
+    closed = asked.traced(asked.value).closed
+    found.add(closed, _compat.open_jaxpr(closed).invars, "", 1)
+    return found

@@ -380,10 +380,11 @@ class _Unroller:
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
         if sizes[-1] + least * (length - len(sizes)) > self._limit:
+            kept = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
             raise CannotFuseError(
-                f"a loop of {length:,} steps takes {least:,} scalar operations or more for each, "
-                f"of {self._limit:,} that one kernel may have (it would take too long to compile)"
-                + (f"; it cannot stay a loop: {refused.reason}" if refused is not None else ""),
+                f"a loop of {length:,} steps{kept} takes {least:,} scalar operations or more for "
+                f"each step where it is written out, of {self._limit:,} that one kernel may have "
+                "(it would take too long to compile)",
                 "scan",
             )
 
