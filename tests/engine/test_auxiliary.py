@@ -128,3 +128,20 @@ def test_modules_with_functions():
     jacobian, aux = veenv.jacve(lambda x: (layer(x), layer), has_aux=True)(X)
     np.testing.assert_allclose(jacobian, jax.jacrev(layer)(X), rtol=1e-5)
     assert aux.activation is layer.activation
+
+
+WRONG = {  # (function, arguments, options, what the error says)
+    "pair": (lambda x: (x, {"n": 3, "x": x}), (X,), {}, r"at \[1\]\['n'\]; pass has_aux=True"),
+    "array": (lambda x: [x, jnp.arange(2)], (X,), {}, r"\(2,\) at \[1\]; pass has_aux=True"),
+    "output": (lambda x: {"u": [x, 1]}, (X,), {}, r"outputs, .* \(\) at \['u'\]\[1\]$"),
+    "leaf": (lambda p: p["n"] * X, ({"n": 2, "x": X},), {}, r"at \['n'\]; pass allow_int=True"),
+    "second": (lambda x, n: x * n, (X, 2), {"argnums": (0, 1)}, "at argument 1; pass allow_int"),
+    "alone": (jnp.sin, (3,), {}, r"of shape \(\); pass allow_int=True"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_of_a_type_says_which_leaf_has_it(name):
+    fun, args, options, said = WRONG[name]
+    with pytest.raises(TypeError, match=said):
+        veenv.jacve(fun, **options)(*args)

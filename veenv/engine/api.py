@@ -33,7 +33,7 @@ from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
 from veenv.engine.remembered import Memory, memory_of
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.surroundings import anywhere, equal_bodies_once, refuse_wide
+from veenv.engine.surroundings import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import (
     Program,
@@ -47,7 +47,7 @@ from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
-from veenv.rules.base import equal_ones_once, is_complex, is_differentiable
+from veenv.rules.base import equal_ones_once
 from veenv.rules.complex import is_analytic
 
 P = ParamSpec("P")
@@ -374,7 +374,8 @@ class _Wanted:
     ) -> Results:
         """What `value_and_jacve` returns for some arguments, and the same in other ways."""
         program = trace(fun, args, kwargs, argnums=self.argnums, has_aux=self.has_aux)
-        _check_types(program, holomorphic=self.holomorphic, allow_int=self.allow_int)
+        inputs = {a: args[a] for a in normalise_argnums(self.argnums, len(args))}
+        check_types(program, inputs, holomorphic=self.holomorphic, allow_int=self.allow_int)
         if is_symbolic(program):
             return self._uncounted(program, args, kwargs, others)
         memory = self._memory(program, args, kwargs) if others else None
@@ -519,6 +520,16 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
     """How many entries of a large Jacobian can be nonzero, and how many it has.
 
     All, where it is small or it takes an elimination with values to know.
+
+    Args:
+      lin: the function.
+      inputs: the arguments that are differentiated by, or their shapes.
+      ids: an order.
+
+    Examples:
+      >>> program = trace(lambda x: x * x, (jnp.ones(400),))
+      >>> entries_of(linearise(program), [jnp.ones(400)], (1,))
+      (400, 160000)
     """
     every = prod(num_passes(lin.program))
     if every < _MUCH or any(lin.reverse_only) or is_pushed(lin):
@@ -575,31 +586,3 @@ def _name_of(order: OrderLike) -> Name | None:
     """The name of an order that other forms may stand for: "auto", or "reverse"."""
     name = order.lower() if isinstance(order, str) else ""
     return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
-
-
-def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
-    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic.
-
-    What needs 64 bits while they are off is refused, too.
-    """
-    inputs = program.avals[: program.num_inputs]
-    if allow_int:
-        inputs = [aval for aval in inputs if is_differentiable(aval)]
-    for kind, avals in (("argument", inputs), ("output", program.out_avals)):
-        either = kind == "argument" and not holomorphic
-        wanted = "complex" if holomorphic else "floating-point" if either else "real"
-        for aval in avals:
-            if is_differentiable(aval) and (either or is_complex(aval) == holomorphic):
-                continue
-            hint = ""
-            if kind == "argument" and not is_differentiable(aval):
-                hint = "; pass allow_int=True for blocks of dtype float0"
-            elif kind == "output" and is_complex(aval):
-                hint = "; pass holomorphic=True if the function is holomorphic"
-            elif holomorphic:
-                hint = " with holomorphic=True"
-            raise TypeError(
-                f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
-                f"{tuple(aval.shape)}{hint}"
-            )
-    refuse_wide(program)

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from veenv import _compat
 from veenv.graph.program import HiddenAux, Program, hiding_aux, normalise_argnums
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
+from veenv.rules.base import is_complex, is_differentiable
 
 
 def anywhere(
@@ -68,11 +69,55 @@ class _WideError(Exception):
     """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
 
 
-def refuse_wide(program: Program) -> None:
-    """Has `anywhere` turn `x64` on where a program of 64-bit numbers was traced without."""
+def check_types(
+    program: Program, inputs: dict[int, Any], *, holomorphic: bool, allow_int: bool
+) -> None:
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic.
+
+    Has `anywhere` turn `x64` on where a program of 64-bit numbers was traced without. `inputs` are
+    the arguments that are differentiated by.
+    """
+    given = _places(inputs.values(), [f"argument {a}" * (len(inputs) > 1) for a in inputs])
+    numbered = [*range(len(program.out_avals))]
+    outputs = jax.tree.unflatten(program.out_tree, numbered)
+    pair = isinstance(outputs, (tuple, list)) and len(outputs) == 2
+    first = len(jax.tree.leaves(outputs[0])) if pair else 0
+    of_outputs = "output", _places([outputs], [""]), program.out_avals
+    for kind, places, avals in (("argument", given, program.avals), of_outputs):
+        either = kind == "argument" and not holomorphic
+        wanted = "complex" if holomorphic else "floating-point" if either else "real"
+        for number, (where, aval) in enumerate(zip(places, avals, strict=False)):
+            if is_differentiable(aval) and (either or is_complex(aval) == holomorphic):
+                continue
+            hint = ""
+            if kind == "argument" and not is_differentiable(aval):
+                if allow_int:
+                    continue
+                hint = "; pass allow_int=True for blocks of dtype float0"
+            elif kind == "output" and is_complex(aval):
+                hint = "; pass holomorphic=True if the function is holomorphic"
+            elif kind == "output" and pair and number >= first and not is_differentiable(aval):
+                hint = "; pass has_aux=True if the function returns (output, aux)"
+            elif holomorphic:
+                hint = " with holomorphic=True"
+            raise TypeError(
+                f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
+                f"{tuple(aval.shape)}{where}{hint}"
+            )
     kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
     if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
         raise _WideError
+
+
+def _places(trees: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """Where each leaf of some trees is, in words; empty of a tree that is a leaf without a name."""
+    found = []
+    for tree, name in zip(trees, names, strict=True):
+        paths = [
+            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)
+        ]
+        found += [" at " + name + path if name + path else "" for path in paths]
+    return found
 
 
 def _at_own_width(
