@@ -58,6 +58,17 @@ def table(x):
     return jax.nn.softplus(x @ np.arange(12, dtype=x.dtype).reshape(4, 3)) + jax.nn.logsumexp(x)
 
 
+def priced(m):
+    """Finite differences in time: JAX's forward mode, as a kernel would be too long."""
+    grid = np.linspace(0.5, 1.5, 201, dtype=np.float32)
+
+    def tick(v, _):
+        up, down = jnp.roll(v, -1), jnp.roll(v, 1)
+        return v + m[1] * (up - 2 * v + down) + m[2] * (up - down) - m[3] * v, None
+
+    return jax.lax.scan(tick, jnp.maximum(m[0] - grid, 0.0), None, length=200)[0][100]
+
+
 TREE = {"a": (X[0], X[1]), "b": X}
 CASES = {
     "leaves": (mixed, (TREE, X[2]), {"argnums": (0, 1)}),
@@ -68,6 +79,7 @@ CASES = {
     "table": (table, (X,), {}),
     "tangent rule": (lambda x: halved(x) * x[0], (X,), {}),
     "cotangent rule": (lambda x: doubled(x) * x[0], (X,), {}),
+    "mode": (priced, (np.array([1.0, 0.1, 0.05, 0.01], np.float32),), {}),
     "reverse": (lambda x: jnp.sin(x) * x[0], (X,), {"order": "reverse"}),
     "solve": (lambda x: jnp.linalg.solve(jnp.diag(x) + 1, jnp.sin(x)), (X,), {}),
 }

@@ -19,6 +19,7 @@ from veenv.engine.candidates import (
     Name,
     by_jax,
     meets_infinity,
+    mode_of,
     modes_alone,
     num_passes,
     other_modes,
@@ -379,8 +380,11 @@ class _Wanted:
         if is_symbolic(program):
             return self._uncounted(program, args, kwargs, others)
         memory = self._memory(program, args, kwargs) if others else None
-        if memory is not None and memory.found is not None:
-            return Results([self._blank(program, args)], [], memory)
+        if memory:
+            names = sorted(set(memory.modes.values()))
+            made = ((mode_of(program, n, self.argnums, self.has_aux), n) for n in names)
+            modes = [JaxMode(run, name=name) for run, name in made]
+            return Results([self._blank(program, args)], modes, memory)
         by_order = functools.partial(self._by_order, program, args, kwargs, others)
         if self.compared != "auto" or self.dense:
             return by_order()._replace(memory=memory)

@@ -168,7 +168,7 @@ def other_modes(
     passes = dict(zip(("jacfwd", "jacrev"), num_passes(lin.program), strict=True))
     least = least_of_a_pass(lin)
     return {
-        name: JaxMode(_mode(lin.program, name, argnums, has_aux), passes[name] * least, name)
+        name: JaxMode(mode_of(lin.program, name, argnums, has_aux), passes[name] * least, name)
         for name in names
     }
 
@@ -183,13 +183,13 @@ def by_jax(
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with suppress(*REFUSALS):
-            return _mode(program, first, argnums, has_aux)(*args, **kwargs)
-        return _mode(program, second, argnums, has_aux)(*args, **kwargs)
+            return mode_of(program, first, argnums, has_aux)(*args, **kwargs)
+        return mode_of(program, second, argnums, has_aux)(*args, **kwargs)
 
     return run
 
 
-def _mode(
+def mode_of(
     program: Program, name: OwnMode, argnums: int | Iterable[int], has_aux: bool
 ) -> Callable[..., tuple[Any, Any]]:
     """A mode of JAX: from arguments to what the function returns and its Jacobian."""

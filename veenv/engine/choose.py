@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.core
@@ -38,9 +38,6 @@ from veenv.kernel.program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS
-
-if TYPE_CHECKING:
-    from veenv.kernel.cpu.finished import Finished
 
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
@@ -120,13 +117,12 @@ def choosing(
             found = look(forms, trace, args, kwargs)
             if isinstance(found, Considered):
                 return _cheapest(found)
-            traced, memory, program = found
-            dynamic = traced.dynamic
+            dynamic = found.traced.dynamic
             shapes = [_compat.shape_of(x) if k in dynamic else x for k, x in enumerate(leaves)]
             given = jax.tree.unflatten(tree, shapes)
             again = lambda f: trace_leaves(f, shapes, tree, dynamic)  # noqa: E731
-            made = lambda: look(forms_of(memory.again), again, *given)  # noqa: E731
-            return _remembered(traced, memory, program, made)
+            made = lambda: look(forms_of(found.memory.again), again, *given)  # noqa: E731
+            return _remembered(found, made)
 
         try:
             return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
@@ -146,7 +142,7 @@ def _considered(
     kernel: bool,
     source: int,
 ) -> Considered | _Known:
-    """What there is to choose from; no choice where the kernel that is taken is remembered.
+    """What there is to choose from; no choice where what is taken is remembered.
 
     `trace` traces a function of some of the arguments' leaves.
     """
@@ -162,8 +158,9 @@ def _considered(
     anew = not kernel or _watcher.get() is not None or are_limited()
     with forgetting() if anew else nullcontext():
         traced = trace(eliminations)
-    if made.memory is not None and made.memory.found is not None:
-        return _Known(_separate(traced)[0], made.memory, made.memory.found)
+    if made.memory:
+        own = _Modes(tuple(made.modes), tuple(leaves), tree, traced.dynamic)
+        return _Known(_separate(traced)[0], made.memory, own)
     # Reverse mode of JAX sums over the devices where only some of the values differ.
     alike = _compat.vary_alike(traced.operands)
     own = _Modes(tuple(made.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
@@ -206,7 +203,8 @@ class _Modes:
 
         def trace(mode: JaxMode) -> Traced | None:
             try:
-                return trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
+                traced = trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
+                return replace(traced, name=mode.name)
             except _LACKING:
                 return None  # a solver, a function with a batching rule, … has the other mode only
 
@@ -260,6 +258,7 @@ class Form:
     count: int  # of how many arguments a batch surely has one for each point: the first ones
     pinned: bool  # it is run with the pins that are needed (`veenv.engine.pins`)
     given: Callable[[Sequence[Any]], Sequence[Any]]  # from the elimination's operands to its own
+    name: str = ""  # that of JAX's mode which it is
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
     @classmethod
@@ -270,7 +269,7 @@ class Form:
         given: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
     ) -> Form:
         """A form that was traced."""
-        return cls(traced.closed, len(traced.dynamic), pinned, given)
+        return cls(traced.closed, len(traced.dynamic), pinned, given, traced.name)
 
     @functools.cached_property
     def _stored_from(self) -> dict[Any, float]:
@@ -353,75 +352,74 @@ def _cheapest(found: Considered) -> Any:
     made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
     base, program = made.traced, made.program
 
+    def taken(form: Form | None, batch: int, wanted: Sequence[int]) -> Run | None:
+        if memory is not None:
+            known = base or asked, program, batch, form and form.name
+            attempt(functools.partial(memory.note, *known), lambda: None)
+        return form and form.run(wanted)
+
     menu = functools.partial(menu_of, first, own, made)
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
         several = menu(base, later=True)
-        instead = _instead(several, program, wanted)
-        if memory is not None:
-            instead = _noting(instead, functools.partial(memory.keep, base, program))
+        cheaper = _cheaper(several, program)
+        instead = lambda batch: taken(cheaper(batch), batch, wanted)  # noqa: E731
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
     known = Menu([Form.of(one, True) for one in first], list, own.operations)
     if kernel and known.is_open() and _is_pure(first):
         later = menu(asked, later=True)
-        batched = Batched(
-            list(map(jax.typeof, asked.operands)),
-            asked.closed.out_avals,
-            lambda *operands: later.cheapest(None).run(every)(*operands),
-            lambda batch: later.cheapest(batch).run(every),
-        )
-        results = call(batched, *map(jnp.asarray, asked.operands))
-        return asked.result(list(map(_compat.as_weak_as, asked.closed.out_avals, results)))
+        usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
+        return _waiting(asked, usual, lambda batch: taken(later.cheapest(batch), batch, every))
     now = menu(asked, later=False)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
 
-def _remembered(
-    blank: Traced, memory: Memory, program: Finished, made: Callable[[], Considered | _Known]
-) -> Any:
-    """The Jacobian as the kernel that is remembered; all else is `made` where it is asked for.
+def _waiting(traced: Traced, xla: Run, instead: Callable[[int], Run | None]) -> Any:
+    """The Jacobian for XLA, in a form that depends on the batch."""
+    avals = traced.closed.out_avals
+    batched = Batched(list(map(jax.typeof, traced.operands)), avals, xla, instead)
+    found = call(batched, *map(jnp.asarray, traced.operands))
+    return traced.result(list(map(_compat.as_weak_as, avals, found)))
+
+
+def _remembered(known: _Known, made: Callable[[], Considered | _Known]) -> Any:
+    """The Jacobian as it is remembered; all else is `made` where it is asked for.
 
     That is where the batch is another than those that are remembered, on other machines, and where
     it is differentiated.
     """
-    wanted, wide = program.written(), jnp.result_type(float) == jnp.float64
+    blank, memory, own = known
+    program, wide = memory.found, jnp.result_type(float) == jnp.float64
+    wanted = range(len(blank.avals)) if program is None else program.written()
+    modes = {
+        mode.name: replace(own, modes=(mode,)).forms(blank.operands, later=True)
+        for mode in own.modes
+    }
 
     @functools.cache
     def considered() -> Considered:
-        with forgetting(), jax.enable_x64(wide):
+        with forgetting():
             found = made()
         assert isinstance(found, Considered)
         return found
 
-    def xla(*operands: Any) -> list[Any]:
-        first = considered().first
-        return Form.of(first[0], len(first) > 1).run(wanted)(*operands)
+    def usual(*operands: Any) -> list[Any]:
+        with jax.enable_x64(wide):
+            first = [replace(one, operands=operands) for one in considered().first]
+            found = _cheapest(considered()._replace(first=first, memory=memory))
+        leaves = jax.tree.leaves(found)
+        return [leaves[k] for k in wanted]
 
     def instead(batch: int) -> Run | None:
-        if batch in program.batches:
+        if program is not None and batch in program.batches:
             return None
-        first, own, source, *_ = considered()
-        kernel = kernel_of(first, own, source)
-        menu = menu_of(first, own, kernel, kernel.traced or first[0], later=True)
-        if kernel.program is None:
-            return menu.cheapest(batch).run(wanted)
-        return _instead(menu, kernel.program, wanted)(batch)
+        with jax.enable_x64(wide):
+            forms = modes[memory.modes[batch]]() if batch in memory.modes else []
+        return forms[0].run(wanted) if forms else usual
 
-    return run_kernel(blank, program, xla, _noting(instead, memory.add))
-
-
-def _noting(
-    instead: Callable[[int], Run | None], note: Callable[[int], None]
-) -> Callable[[int], Run | None]:
-    """The same, which notes at which batches there is nothing."""
-
-    def noted(batch: int) -> Run | None:
-        found = instead(batch)
-        if found is None:
-            attempt(lambda: note(batch), lambda: None)
-        return found
-
-    return noted
+    if program is not None:
+        return run_kernel(blank, program, usual, instead)
+    return _waiting(blank, usual, instead)
 
 
 class Considered(NamedTuple):
@@ -436,11 +434,11 @@ class Considered(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A kernel that is taken, as it was before."""
+    """What is taken is remembered."""
 
     traced: Traced  # of the Jacobian's shapes, and full of zeros
     memory: Memory
-    program: Finished
+    modes: _Modes  # JAX's own that are taken at some batches
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)
@@ -463,19 +461,16 @@ def menu_of(
     return Menu(forms, lambda: found, own.operations)
 
 
-def _instead(
-    menu: Menu, program: ScalarProgram, wanted: Sequence[int]
-) -> Callable[[int], Run | None]:
+def _cheaper(menu: Menu, program: ScalarProgram) -> Callable[[int], Form | None]:
     """What gives for a number of points the form that is cheaper than the kernel, if one is."""
 
-    def instead(batch: int) -> Run | None:
+    def cheaper(batch: int) -> Form | None:
         kernel = kernel_seconds(program, batch)
         if kernel <= least_seconds(program, batch):
             return None
-        form = menu.cheapest(batch, kernel)
-        return form and form.run(wanted)
+        return menu.cheapest(batch, kernel)
 
-    return instead
+    return cheaper
 
 
 class Kernel(NamedTuple):

@@ -1,4 +1,4 @@
-"""Kernels of Jacobians that another process has made, known by what the function computes."""
+"""What another process has taken for a Jacobian, known by what the function computes."""
 
 from __future__ import annotations
 
@@ -33,31 +33,35 @@ def forgetting() -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Memory:
-    """The place of a Jacobian's kernel on disk."""
+    """The place on disk of what is taken for a Jacobian."""
 
     name: str
     again: Callable[..., Any]  # the function as it was traced
-    found: Finished | None  # what is there
+    found: Finished | None  # the kernel, if it is there
+    modes: dict[int, Any]  # the modes of JAX that are taken at some batches
 
-    def keep(self, base: Traced, program: ScalarProgram, batch: int) -> None:
-        """Remembers that at so many points nothing is faster than a kernel."""
-        plain = not base.lifted and not base.static and len(program.outputs) == len(base.avals)
-        if plain and not any(map(is_key, base.avals)):
-            self._keep(program, [batch])
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return self.found is not None or bool(self.modes)
 
-    def add(self, batch: int) -> None:
-        """Remembers this of what was found."""
-        if self.found is not None:
-            self._keep(self.found, [*self.found.batches, batch])
-
-    def _keep(self, program: ScalarProgram | Finished, batches: Sequence[int]) -> None:
+    def note(
+        self, base: Traced, program: ScalarProgram | None, batch: int, mode: str | None
+    ) -> None:
+        """Remembers what is taken at a batch: a mode of JAX, or the kernel where that is None."""
         from veenv.kernel.cpu import finished  # it loads llvmlite
 
-        finished.keep(self.name, program, batches)
+        if base.lifted or base.static or any(map(is_key, base.avals)):
+            return
+        if mode:
+            finished.keep_modes(self.name, {**self.modes, batch: mode})
+        elif mode is None and program is not None and len(program.outputs) == len(base.avals):
+            same = self.found is not None and self.found.digest() == program.digest()
+            known = self.found.batches if self.found is not None and same else ()
+            finished.keep(self.name, program, [*known, batch])
 
 
 def memory_of(program: Program, wanted: str, leaves: Sequence[Any]) -> Memory | None:
-    """Where the kernel of a Jacobian is remembered, if it is anywhere.
+    """Where it is remembered what is taken for a Jacobian, if it is anywhere.
 
     Args:
       program: the traced function.
@@ -78,4 +82,4 @@ def memory_of(program: Program, wanted: str, leaves: Sequence[Any]) -> Memory | 
     from veenv.kernel.cpu import finished
 
     digest = hashlib.sha256(name.encode()).hexdigest()
-    return Memory(digest, program.again, finished.find(digest))
+    return Memory(digest, program.again, finished.find(digest), finished.find_modes(digest))

@@ -68,6 +68,7 @@ class Traced:
     avals: tuple[Any, ...]  # of the leaves of the result that are arrays, keys as keys
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
+    name: str = ""  # that of JAX's mode which it is
 
     @property
     def lifted(self) -> tuple[Any, ...]:

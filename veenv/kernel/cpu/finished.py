@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +80,20 @@ def find(name: str) -> Finished | None:
     return Finished(head["digest"], outputs, copies, constants, layout, objects, batches)
 
 
-def keep(name: str, program: ScalarProgram | Finished, batches: Sequence[int]) -> None:
+def find_modes(name: str) -> dict[int, str]:
+    """At which numbers of points one of JAX's modes is taken instead, and which one."""
+    found = disk.find(f"{name} modes")
+    return {} if found is None else dict(found.head["modes"])
+
+
+def keep_modes(name: str, modes: Mapping[int, str]) -> None:
+    """Keeps those."""
+    disk.put(f"{name} modes", {"modes": [*modes.items()]}, ())
+
+
+def keep(name: str, program: ScalarProgram, batches: Sequence[int]) -> None:
     """Keeps what a call of a program's kernel needs, beside its code, for so many points."""
-    layout = program.layout if isinstance(program, Finished) else layout_of(program)
+    layout = layout_of(program)
     every = range(len(program.outputs))
     copied = ((k, program.copied_leaf(k)) for k in every)
     copies = {k: source for k, source in copied if source is not None}
