@@ -321,3 +321,30 @@ def test_the_report_names_what_it_could_not_compare(capsys, monkeypatch, tmp_pat
     assert "not compared, as JAX gives nothing finite: 1 of 1 entries of the Jacobian[0][0]" in out
     assert "3 points (of 30 tried)" in out
     assert "inf" not in out.replace("finite", "")
+
+
+def test_results_are_counted_again(tmp_path, capsys):
+    path = tmp_path / "found.json"
+    found = veenv.evaluate("markowitz", ["Robertson", "KerrMetric"])
+    found.save(path)
+    assert main(Config(results=str(path))) == 0
+    said = capsys.readouterr().out
+    assert "Robertson" in said
+    assert "all orders are counted again" in said
+    first, second = found.rows
+    lower = dataclasses.replace(first, classical=99)
+    dataclasses.replace(found, rows=(lower, second)).save(path)
+    assert type(found).load(path).recounted().rows == found.rows
+    wrong = {
+        "the orders cost": {"costs": (first.costs[0] - 1,)},
+        "traces another graph": {"fingerprint": second.fingerprint},
+        "unknown task": {"task": "Robertsn"},
+        "order misses": {"orders": (first.orders[0][1:],)},
+    }
+    for message, change in wrong.items():
+        rows = (second, dataclasses.replace(first, **change))
+        dataclasses.replace(found, rows=rows).save(path)
+        assert main(Config(results=str(path))) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(ValueError, match="'Robertson' is no function of real"):
+        dataclasses.replace(found, tasks="real").recounted()

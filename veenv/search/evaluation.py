@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from importlib.metadata import entry_points
 from typing import Any
@@ -17,12 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.env.env import VertexEnv
-from veenv.env.task_set import TaskDistribution
+from veenv.env.factory import task_graph
+from veenv.env.rewards import classical_cost
+from veenv.env.task_set import TaskDistribution, graphs_of
 from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import as_path, parse_object, write_bytes
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
 from veenv.search.api import check_method, search
+from veenv.tasks.evaluation_sets import evaluation_set, reference, set_names
 
 Policy = Callable[..., Any]
 """From a key, observations [B, ...] and masks of legal actions [B, A] to actions [B].
@@ -160,6 +163,34 @@ class Evaluation:
             float((ratios < 1).mean()),
             float((ratios == 1).mean()),
         )
+
+    def recounted(self) -> Evaluation:
+        """The same with costs that are counted again, of every order on a graph traced here.
+
+        Classical costs and references are the package's own, too. Names, means, steps and seconds
+        stay as they are.
+
+        Raises:
+          ValueError: an order does not cost what its row says, or is none; a function is not of
+            the set, or another version of JAX traced it to another graph.
+        """
+        whole = self.tasks in set_names()
+        graphs = graphs_of(evaluation_set(self.tasks), self.cost) if whole else {}
+        return replace(self, rows=tuple(self._recounted(row, graphs, whole) for row in self.rows))
+
+    def _recounted(self, row: Row, graphs: dict[str, Graph], whole: bool) -> Row:
+        if whole and row.task not in graphs:
+            raise ValueError(f"{row.task!r:.60} is no function of {self.tasks}")
+        graph = graphs[row.task] if whole else task_graph(row.task)
+        if fingerprint(graph) != row.fingerprint:
+            raise ValueError(
+                f"{row.task}: jax {jax.__version__} traces another graph than jax {self.jax} did"
+            )
+        costs = tuple(graph.cost(graph.check_order(order), self.cost) for order in row.orders)
+        if costs != row.costs:
+            raise ValueError(f"{row.task}: the orders cost {costs}, the file says {row.costs}")
+        known = reference(graph) if self.cost == "multiplications" else None
+        return replace(row, classical=classical_cost(graph, self.cost), reference=known)
 
     def __str__(self) -> str:
         """The table: a line for each task, then the summaries."""

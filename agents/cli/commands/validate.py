@@ -30,6 +30,7 @@ from veenv.measure.validation import Report, validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
+from veenv.search.evaluation import Evaluation
 from veenv.tasks import Task
 
 
@@ -48,6 +49,9 @@ class Config:
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
+    results: str | None = None
+    """File that `veenv.evaluate(...).save` wrote, instead of orders: each order in it is counted
+    again, and the table printed."""
     points: int = 3
     """Points at which values are compared: the task's own, then random ones near it."""
     tolerance: float = TOLERANCE
@@ -74,6 +78,9 @@ def main(config: Config | None = None) -> int:
     config = parse(Config) if config is None else config
     reports: list[Report] = []
     try:
+        if config.results is not None:
+            say(f"{Evaluation.load(config.results).recounted()}\nall orders are counted again")
+            return 0
         own = _own(config)
         for order in _orders(config):
             task = own or veenv.tasks.get(config.task or order.name)
