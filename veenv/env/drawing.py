@@ -127,9 +127,10 @@ def _read(
     if not isinstance(what, Order | Sequence):
         got = type(what).__name__
         raise TypeError(f"expected a graph, a task's name, an order or a state, got {got}")
-    if graph is None and not isinstance(what, Order):
-        raise TypeError("vertex ids need their graph, which follows them")
-    graph = task_graph(what.name) if graph is None else graph
+    if graph is None:
+        if not isinstance(what, Order):
+            raise TypeError("vertex ids need their graph, which follows them")
+        graph = task_graph(what.name)
     ids = resolve_order(what, graph)
     return graph, play(graph, ids, cost), 0, ids
 

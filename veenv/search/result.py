@@ -20,8 +20,9 @@ class SearchResult:
       order: vertex ids in elimination order.
       cost: multiplications of that order under the cost model.
       cost_model: one of `veenv.graph.COST_MODELS`.
-      lower_bound: proven: no order costs less.
-      optimal: the cost equals the lower bound.
+      lower_bound: proven by this search: no order costs less. A task may have a higher one:
+        `veenv.best_order(name).lower_bounds`.
+      optimal: the cost equals this lower bound.
       evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
       seconds: wall-clock time, that of compiling kernels included.
       trace: (seconds, evaluations, cost) of every improvement, the first order's included.
