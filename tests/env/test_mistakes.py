@@ -136,7 +136,7 @@ def test_numbers_of_environments(num_envs):
 def test_an_action_of_gymnasium_with_axes():
     env = GymVertexEnv("Robertson")
     env.reset()
-    for action in (np.array([0]), [0], jnp.zeros((1, 1), jnp.int32)):
+    for action in (np.array([0]), np.array([0, 1]), [0], jnp.zeros((1, 1), jnp.int32)):
         with pytest.raises(ValueError, match="an action is one slot, got an array of shape"):
             env.step(action)
 
