@@ -33,6 +33,9 @@ _MOST_STEPS = 1 << 12
 _MOST_FLAGS = 1 << 24
 """Most elements of a variable times elements of the operand."""
 
+_MOST_IN_ALL = 1 << 28
+"""Most elements of an operand squared: a step of more takes seconds, and so do as many entries."""
+
 _MOST_TURNS = 64
 """Most turns after which a loop of unknown length is given up."""
 
@@ -69,20 +72,24 @@ def dependent_places(
     None where that takes too long or says nothing. `known` gives values of the program's variables.
     """
     shape = equation.in_avals[operand].shape
-    size = prod(shape)
-    if size**2 > _MOST_FLAGS or facts(equation.primitive.name).form != "loop":
+    size, by = prod(shape), equation.inputs[operand]
+    if size**2 > _MOST_IN_ALL or facts(equation.primitive.name).form != "loop":
         return None
-    own = np.eye(size, dtype=bool).reshape(*shape, size)
-    by = equation.inputs[operand]
-    given = [_Variable(own) if a == by else _Variable(value=known(a)) for a in equation.inputs]
-    try:
-        reach = _Follower(size).equation(equation, given)[result].reach
-    except _TooManyError:
-        return None
-    if reach is None:
-        return None
-    rows, cols = np.nonzero(reach.reshape(-1, size))
-    return rows, cols
+    width = max(1, _MOST_FLAGS // max(1, size, prod(equation.out_avals[result].shape)))
+    found = []
+    for start in range(0, size, width):  # some elements of the operand after the other
+        own = np.eye(size, min(width, size - start), -start, dtype=bool)
+        several = _Variable(own.reshape(*shape, -1))
+        given = [several if a == by else _Variable(value=known(a)) for a in equation.inputs]
+        try:
+            reach = _Follower(own.shape[1]).equation(equation, given)[result].reach
+        except _TooManyError:
+            return None
+        if reach is not None:
+            rows, cols = np.nonzero(reach.reshape(-1, own.shape[1]))
+            found.append((rows, start + cols))
+    rows, cols = map(np.concatenate, zip(*found, strict=True)) if found else (None, None)
+    return None if rows is None or cols is None else (rows, cols)
 
 
 def followed(

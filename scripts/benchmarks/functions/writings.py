@@ -132,7 +132,7 @@ def _log(q: Any) -> Any:
 
 _PRODUCTS = np.stack([
     np.array(_times(p, q)) for p in np.eye(4) for q in np.eye(4)
-]).reshape(4, 4, 4)  # fmt: skip
+]).reshape(4, 4, 4).astype(float)  # fmt: skip
 
 
 def _turn_of_last(w: Any) -> Any:

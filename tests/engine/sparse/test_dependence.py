@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import veenv
 from veenv.engine.dependence import dependent_places
 from veenv.engine.known import Known
 from veenv.graph.program import trace
@@ -129,3 +130,12 @@ def test_what_takes_too_long_is_not_followed():
         return lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=100_000)[0]
 
     assert places(fun, "scan", jnp.ones(3)) is None
+
+
+@pytest.mark.kernels
+def test_a_long_stencil_in_a_loop_stores_what_there_is():
+    def fun(x):
+        return lax.fori_loop(0, 2, lambda _, x: jnp.sin(x) + jnp.roll(x, 1) * jnp.roll(x, -1), x)
+
+    x = jax.ShapeDtypeStruct((4200,), jnp.float32)
+    assert jax.eval_shape(veenv.jacve(fun, sparse_representation=True), x).nse == 5 * 4200
