@@ -70,6 +70,43 @@ def test_every_form_is_exact(x64, options):
     assert_same(jacobian(x, w), jax.jacfwd(layer, (0, 1))(x, w))
 
 
+def with_anything(x):
+    return jnp.sin(x) * x[::-1], {"text": "text", "max": max, "n": 3, "cosine": jnp.cos(x)}
+
+
+@pytest.mark.parametrize("mode", ["jacfwd", "jacrev", "auto", "reverse"])
+def test_auxiliary_outputs_are_anything(mode):
+    if mode == "reverse":
+        form = reverse_form(lambda x: with_anything(x)[0], (X,))
+    else:
+        form = AUTO if mode == "auto" else Form(mode)
+    jacobian = chosen(with_anything, (X,), form, has_aux=True)
+    for x in (X, X + 1):
+        found, aux = jacobian(x)
+        np.testing.assert_allclose(found, jax.jacrev(lambda x: with_anything(x)[0])(x), 1e-5, 1e-6)
+        np.testing.assert_allclose(aux.pop("cosine"), jnp.cos(x), 1e-6)
+        assert aux == {"text": "text", "max": max, "n": 3}
+
+
+def test_what_is_tuned_has_any_auxiliary_output():
+    jacobian = tune(with_anything, X, has_aux=True, batch=4, budget="1s", cache=False)
+    assert jacobian(X)[1]["max"] is max
+    assert jax.jit(lambda x: jacobian(x)[0])(X).shape == (3, 3)
+
+
+def test_holomorphic_functions(tmp_path):
+    def fun(z):
+        return jnp.exp(z) * z[::-1] / (1 + z * z)
+
+    z = jax.lax.complex(X, jnp.cos(X))
+    jacobian = tune(fun, z, holomorphic=True, budget="1s", cache=False)
+    expected = jax.jacrev(fun, holomorphic=True)(z)
+    np.testing.assert_allclose(jacobian(z), expected, 1e-5, 1e-6)
+    path = tmp_path / "tuned.json"
+    jacobian.save(path)
+    np.testing.assert_allclose(Jacobian.load(path, fun, z)(z), expected, 1e-5, 1e-6)
+
+
 def test_under_jit_vmap_and_grad(x64):
     def f(x):
         return jnp.sin(x) * jnp.roll(x, 1)

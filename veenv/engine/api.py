@@ -49,7 +49,7 @@ from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.base import equal_ones_once
-from veenv.rules.complex import is_analytic
+from veenv.rules.complex import are_analytic
 
 P = ParamSpec("P")
 
@@ -420,10 +420,7 @@ class _Wanted:
 
     def _by_complex(self, program: Program) -> bool:
         """Whether all partials are complex numbers; otherwise variables are pairs of real ones."""
-        return self.holomorphic and all(
-            is_analytic(e.primitive.name, e.params, e.in_avals, e.out_avals)
-            for e in program.equations
-        )
+        return self.holomorphic and are_analytic(program.equations)
 
     def _uncounted(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool

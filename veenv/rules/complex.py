@@ -52,6 +52,11 @@ def complex_rule(site: Site) -> Rule | None:
     return _parts if name in _PARTS else _elementwise if known.elementwise else generic
 
 
+def are_analytic(equations: Iterable[Any]) -> bool:
+    """The same of all equations of a program."""
+    return all(is_analytic(e.primitive.name, e.params, e.in_avals, e.out_avals) for e in equations)
+
+
 def is_analytic(name: str, params: Any, in_avals: Iterable[Any], out_avals: Iterable[Any]) -> bool:
     """Whether an equation surely has derivatives by complex numbers: no part or conjugate is taken.
 

@@ -21,6 +21,7 @@ def tune(
     batch: int | None = None,
     budget: str = "20s",
     has_aux: bool = False,
+    holomorphic: bool = False,
     in_axes: Any = 0,
     cache: bool = True,
     seed: int = 0,
@@ -41,7 +42,8 @@ def tune(
         the Jacobian alone.  The result is that of one point either way.
       budget: time from call to return, such as ``"20s"``, compiling included.  It returns earlier
         once the choice is certain.
-      has_aux: whether `fun` returns ``(output, aux)``.
+      has_aux: whether `fun` returns ``(output, aux)``; aux may hold anything.
+      holomorphic: `fun` is a holomorphic function of complex arguments.
       in_axes: 0 for what the batch runs over, None for the rest (weights), as a prefix of the
         arguments' trees, as `jax.vmap` takes it.
       cache: take what was found before, by this machine and these versions, for this program,
@@ -72,7 +74,8 @@ def tune(
     from veenv.search.tuning.work import Tuning
 
     left = Event()
-    tuning = Tuning(fun, args, argnums, batch, has_aux, in_axes, cache, seed, began, seconds, left)
+    kinds = has_aux, holomorphic
+    tuning = Tuning(fun, args, argnums, batch, kinds, in_axes, cache, seed, began, seconds, left)
     background = Background(tuning.run)
     try:
         background.wait(began + seconds - time.perf_counter())

@@ -12,6 +12,7 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
+from veenv.graph.program import hiding_aux
 from veenv.kernel.fusing import KernelMode
 from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
@@ -49,14 +50,21 @@ class Form:
         return f"jacve {self.order}" + (", one kernel" if self.kernel == "fused" else "") + pins
 
     def jacobian(
-        self, fun: Callable[..., Any], argnums: int | tuple[int, ...], *, has_aux: bool
+        self,
+        fun: Callable[..., Any],
+        argnums: int | tuple[int, ...],
+        *,
+        has_aux: bool,
+        holomorphic: bool = False,
     ) -> Callable[..., Any]:
-        """The Jacobian of a function in this form."""
+        """The Jacobian of a function in this form; what is auxiliary is a `HiddenAux`."""
+        options = {"has_aux": has_aux, "holomorphic": holomorphic}
         if self.mode != "jacve":
             make = jax.jacfwd if self.mode == "jacfwd" else jax.jacrev
-            return make(fun, argnums, has_aux=has_aux)
+            return make(hiding_aux(fun, has_aux), argnums, **options)
         order = "auto" if self.usual else _Fitting(ids=self.ids)
-        return jacve(fun, order, argnums, has_aux, kernel=self.kernel, pin=self.pin)
+        made = jacve(fun, order, argnums, kernel=self.kernel, pin=self.pin, **options)
+        return hiding_aux(made, has_aux)
 
 
 @dataclass(frozen=True)

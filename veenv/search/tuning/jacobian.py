@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.graph.linearisation import make_graph
+from veenv.graph.program import hiding_aux, trace
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
 from veenv.search.tuning.records import Record, Result
-from veenv.search.tuning.work import shapes_of
+from veenv.search.tuning.work import graph_of, shapes_of
 
 _JITTED = (jax.Array, np.ndarray, np.generic, float, complex, int)
 _NEEDS_VALUES = (TypeError, IndexError)
@@ -48,14 +48,19 @@ class Jacobian:
         """
         functools.update_wrapper(self, fun, updated=())
         self.record = record
-        argnums, has_aux = record.argnums, record.has_aux
-        self._tuned = record.chosen.jacobian(fun, argnums, has_aux=has_aux)
-        self._other = record.usual.jacobian(fun, argnums, has_aux=has_aux)
+        options = {"has_aux": record.has_aux, "holomorphic": record.holomorphic}
+        self._tuned = record.chosen.jacobian(fun, record.argnums, **options)
+        self._other = record.usual.jacobian(fun, record.argnums, **options)
         self._jitted = jax.jit(self._fitting)
         self._eager = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
+        found = self._run(*args, **kwargs)
+        return (found[0], found[1].shown()) if self.record.has_aux else found
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """The same, with what is auxiliary hidden."""
         leaves = jax.tree.leaves((args, kwargs))
         if self._eager or not all(isinstance(x, _JITTED) for x in leaves):
             return self._fitting(*args, **kwargs)
@@ -138,8 +143,9 @@ class Jacobian:
                 f"tuned file {os.fspath(path)} is for arguments of shapes {record.shapes}, got "
                 f"{shapes_of(args)}"
             )
-        plain = (lambda *a: fun(*a)[0]) if record.has_aux else fun
-        graph = make_graph(plain, record.argnums)(*args)
+        options = {"argnums": record.argnums, "has_aux": record.has_aux}
+        program = trace(hiding_aux(fun, record.has_aux), args, **options)
+        graph = graph_of(program, holomorphic=record.holomorphic)
         if record.fingerprint != fingerprint(graph):
             raise ValueError(
                 f"tuned file {os.fspath(path)} is for another graph than that of "

@@ -66,6 +66,7 @@ class Record:
       where: device and versions.
       chosen: the form.
       results: of all forms.
+      holomorphic: whether it is a holomorphic function of complex arguments.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Record:
     where: Mapping[str, str] = field(hash=False)
     chosen: Form = AUTO
     results: tuple[Result, ...] = ()
+    holomorphic: bool = False
 
     @property
     def faster_mode(self) -> Form | None:
@@ -131,7 +133,7 @@ def read(path: str | os.PathLike[str]) -> Record:
             raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
         if data.get("version") != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
-        record = read_field("", Record, data)
+        record = read_field("", Record, {"holomorphic": False} | data)  # older files lack it
         if not re.fullmatch("([0-9a-f]{64})?", record.fingerprint):
             raise ValueError(
                 f"fingerprint: expected 64 hexadecimal digits, got {record.fingerprint!r:.60}"

@@ -26,13 +26,15 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from veenv.graph.graph import Graph
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
 from veenv.kernel.price import kernel_limit
 from veenv.measure.timing import near
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
+from veenv.rules.complex import are_analytic
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
@@ -101,6 +103,12 @@ def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
         tuple(np.shape(x)) if isinstance(x, (*_NUMBERS, jax.core.Tracer)) else None
         for x in jax.tree.leaves(tuple(args))
     )
+
+
+def graph_of(program: Program, *, holomorphic: bool) -> Graph:
+    """The graph whose orders `jacve` takes."""
+    by_complex = holomorphic and are_analytic(program.equations)
+    return linearise(program, holomorphic=by_complex).graph
 
 
 def where() -> Mapping[str, str]:
@@ -178,7 +186,7 @@ class Tuning:
         args: tuple[Any, ...],
         argnums: int | Iterable[int],
         batch: int | None,
-        has_aux: bool,
+        kinds: tuple[bool, bool],
         in_axes: Any,
         cache: bool,
         seed: int,
@@ -186,12 +194,21 @@ class Tuning:
         seconds: float,
         left: Event,
     ):
-        """Nothing runs yet; what the arguments are is said in `veenv.tune`."""
+        """Nothing runs yet; what the arguments are is said in `veenv.tune`.
+
+        `kinds` are `has_aux` and `holomorphic`.
+        """
         if not callable(fun):
             raise TypeError(f"fun must be callable, got {fun!r}")
         if batch is not None and (isinstance(batch, bool) or operator.index(batch) < 1):
             raise ValueError(f"batch must be a positive number of points, got {batch!r}")
-        self._fun, self._args, self._batch, self._has_aux = fun, args, batch, has_aux
+        self._name, self._args, self._batch = (
+            getattr(fun, "__name__", type(fun).__name__),
+            args,
+            batch,
+        )
+        self._has_aux, self._holomorphic = kinds
+        self._fun = hiding_aux(fun, self._has_aux)
         self._argnums = plain_argnums(argnums)
         wanted = normalise_argnums(self._argnums, len(args))
         self._point = Point.of(args, wanted, _batched(in_axes, args))
@@ -211,7 +228,7 @@ class Tuning:
         modes = own_modes(inputs, outputs)
         self._usual = [AUTO, *modes]
         try:
-            graph = linearise(program).graph
+            graph = graph_of(program, holomorphic=self._holomorphic)
         except (TypeError, ValueError, NotImplementedError):
             graph = None  # no graph, no elimination: JAX's own modes remain
             self._usual = modes
@@ -240,7 +257,7 @@ class Tuning:
         winner, mode, trials = contest.verdict(), contest.mode(), contest.trials[:]
         untimed = next((f for f in self._usual if f not in contest.errors), self._usual[0])
         found = Record(
-            getattr(self._fun, "__name__", type(self._fun).__name__),
+            self._name,
             self._argnums,
             self._has_aux,
             shapes_of(self._args),
@@ -252,6 +269,7 @@ class Tuning:
             self._where,
             winner.form if winner is not None else untimed,
             results_of(trials, mode),
+            self._holomorphic,
         )
         path = self._path()
         if path is not None and winner is not None:
@@ -261,7 +279,9 @@ class Tuning:
 
     def _prepare(self, form: Form) -> Entry:
         """Traces and compiles a form."""
-        made = form.jacobian(self._fun, self._argnums, has_aux=self._has_aux)
+        made = form.jacobian(
+            self._fun, self._argnums, has_aux=self._has_aux, holomorphic=self._holomorphic
+        )
         jacobian, values = self._point.function(made), self._values
         if self._batch is not None:
             axes = [0 if batched else None for batched in self._point.axes]
@@ -296,6 +316,7 @@ class Tuning:
             operations,
             avals,
             [str(shapes_of(self._args)), self._argnums, self._has_aux, self._batch, axes],
+            self._holomorphic,
             dict(self._where),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
