@@ -7,7 +7,7 @@ import pytest
 from jax.extend import core
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, quick_jit
 from veenv.engine import choose
 
 pytestmark = pytest.mark.kernels
@@ -65,22 +65,6 @@ def test_axes_of_any_kind(x64, runs):
     assert runs == ["mode"]
     empty = jax.eval_shape(jax.vmap(both, (0, None)), POINTS[:0], 1.0)
     assert [x.shape for x in empty] == [(0, 3, 3), (0, 3)]
-
-
-def test_values_auxiliaries_and_dtypes():
-    def fun(x, name):
-        return {"a": waves(x)}, {"x": x, "name": name}
-
-    x = X.astype(np.float32)
-    both = jax.jit(veenv.value_and_jacve(fun, has_aux=True), static_argnums=1)
-    (value, aux), found = both(x, None)
-    expected = quick_jit(jax.jacrev(lambda x: fun(x, None)[0]))(x)
-    assert_same(found, expected, 1e-4)
-    assert aux["name"] is None
-    np.testing.assert_allclose(value["a"], waves(x), rtol=1e-5)
-    shapes = [jax.eval_shape(m(waves), x) for m in (veenv.jacve, jax.jacrev)]
-    assert shapes[0] == shapes[1]
-    assert shapes[0].weak_type == shapes[1].weak_type
 
 
 def test_derivatives(x64):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same
+from tests.oracles.jacobians import assert_compiled_same, quick_jit
 from veenv import _compat
 from veenv.engine import candidates, choose
 from veenv.graph.linearisation import linearise
@@ -93,7 +93,7 @@ def test_values_auxiliaries_and_several_arguments(x64, form):
 
     both = veenv.value_and_jacve(f, "auto", argnums=(0, 2), has_aux=True, kernel="auto")
     (value, aux), found = jax.jit(both)(X, 3.0, 2.0)
-    expected, _ = jax.jacrev(f, argnums=(0, 2), has_aux=True)(X, 3.0, 2.0)
+    expected, _ = quick_jit(jax.jacrev(f, argnums=(0, 2), has_aux=True))(X, 3.0, 2.0)
     assert veenv.tree_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(value, X[:2] * 6.0)
     np.testing.assert_allclose(aux["sum"], X.sum())
@@ -118,7 +118,9 @@ def test_a_scan_is_left_to_jax(x64):
     auto, forward = (veenv.jacve(looped, order, kernel="xla") for order in ("auto", "forward"))
     assert scans(auto) in (scans(jax.jacfwd(looped)), scans(jax.jacrev(looped)))
     assert scans(auto) != scans(forward)
-    np.testing.assert_allclose(jax.jit(AUTO(looped))(X), jax.jacfwd(looped)(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(AUTO(looped))(X), quick_jit(jax.jacfwd(looped))(X), rtol=1e-12
+    )
 
 
 def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
@@ -132,7 +134,7 @@ def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x
 
     assert compared(layers, X[:2])
     assert not compared(lambda x: layers(x)[:1], X[:2])
-    expected = jax.jacrev(layers)(X[:2])
+    expected = quick_jit(jax.jacrev(layers))(X[:2])
     reverse = partial(veenv.jacve, layers, "reverse")
     np.testing.assert_allclose(jax.jit(reverse())(X[:2]), expected, rtol=1e-12)
     graph = veenv.make_graph(layers)(X[:2])
@@ -172,7 +174,7 @@ def test_a_safe_where_stays_an_elimination(form):
 
     assert modes_of(f, X) == ()
     at = np.array([0.5, 0.5, 1.0, 0.2], np.float32)
-    assert not np.isfinite(jax.jacrev(f)(at)).all()
+    assert not np.isfinite(quick_jit(jax.jacrev(f))(at)).all()
     assert np.isfinite(jax.jit(AUTO(f, kernel="auto"))(at)).all()
 
 
@@ -185,14 +187,14 @@ def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
     assert modes_of(f, X) == ("jacfwd",)
     shut = jnp.eye(4, dtype=bool)
     assert modes_of(lambda x: jnp.where(shut, x, 1 / x).sum(0)[:1], X) == ()  # fewer passes back
-    assert not np.isfinite(jax.jacrev(f)(X)[1]).all()
+    assert not np.isfinite(quick_jit(jax.jacrev(f))(X)[1]).all()
     pairs = [(AUTO(f, kernel="auto"), jax.jacfwd(f)), (veenv.jacve(f), jax.jacfwd(f))]
     assert_compiled_same(pairs, X)
 
 
 def test_known_zeros_stay_zeros_beside_infinite_partials(form):
     at = np.array([0.0, 1.0], np.float32)
-    assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()
+    assert np.isnan(quick_jit(jax.jacrev(jnp.sqrt))(at)).any()
     found = np.asarray(jax.jit(AUTO(jnp.sqrt, kernel="auto"))(at))
     np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.5]])
 
@@ -275,7 +277,9 @@ def test_auxiliary_constants_are_in_their_places_in_all_forms(x64, form):
 
     jacobian = veenv.value_and_jacve(f, "auto", has_aux=True, kernel="auto")
     (value, aux), found = jax.jit(jacobian)(X)
-    assert veenv.tree_allclose((value, found), (rolled(X), jax.jacrev(rolled)(X)), rtol=1e-10)
+    assert veenv.tree_allclose(
+        (value, found), (rolled(X), quick_jit(jax.jacrev(rolled))(X)), rtol=1e-10
+    )
     assert veenv.tree_allclose(aux, f(X)[1])
 
 

@@ -82,7 +82,7 @@ def test_values(x64, fun):
     points = np.stack([X, X + 0.1, X - 0.2])
     ways = itertools.product(("reverse", "auto"), ("auto", "xla"))
     every = [jax.jacrev(fun), *(veenv.jacve(fun, order, kernel=kernel) for order, kernel in ways)]
-    expected, *found = jax.jit(lambda x: [jax.vmap(f)(x) for f in every])(points)
+    expected, *found = quick_jit(lambda x: [jax.vmap(f)(x) for f in every])(points)
     for jacobian in found:
         np.testing.assert_allclose(jacobian, expected, rtol=1e-10, atol=1e-14)
 
@@ -94,8 +94,8 @@ def test_only_a_mode_is_traced(x64, order, kernel, without_eliminations):
         return {"last": steps(x, w) * scale}, {"scale": scale, "name": None}
 
     both = veenv.value_and_jacve(fun, order, argnums=(1, 0), has_aux=True, kernel=kernel)
-    (value, aux), found = jax.jit(both)(X, W, 2.0)
-    expected, _ = jax.jacrev(fun, argnums=(1, 0), has_aux=True)(X, W, 2.0)
+    (value, aux), found = quick_jit(both)(X, W, 2.0)
+    expected, _ = quick_jit(jax.jacrev(fun, argnums=(1, 0), has_aux=True))(X, W, 2.0)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     assert veenv.tree_allclose(found, expected, rtol=1e-10)
     np.testing.assert_allclose(value["last"], fun(X, W, 2.0)[0]["last"], rtol=1e-12)
@@ -135,8 +135,8 @@ def test_values_of_a_trace_around_it(x64, without_eliminations):
     points = np.stack([X, X + 0.1])
     expected = quick_jit(jax.vmap(jax.jacrev(lambda x: steps(x, W))))(0.9 * points)
     with jax.checking_leaks():
-        np.testing.assert_allclose(jax.jit(around)(W, points), expected, rtol=1e-10)
-    slope = jax.jit(jax.grad(lambda w: jnp.sum(around(w, points) ** 2)))(W)
+        np.testing.assert_allclose(quick_jit(around)(W, points), expected, rtol=1e-10)
+    slope = quick_jit(jax.grad(lambda w: jnp.sum(around(w, points) ** 2)))(W)
     of_jax = lambda w: jax.vmap(jax.jacfwd(lambda x: steps(x, w)))(0.9 * points)  # noqa: E731
     known = quick_jit(jax.grad(lambda w: jnp.sum(of_jax(w) ** 2)))(W)
     np.testing.assert_allclose(slope, known, rtol=1e-8)
@@ -149,16 +149,16 @@ def test_devices_that_differ_in_some_of_the_values_eliminate(x64, kernel):
     jacobian = jax.vmap(veenv.jacve(steps, argnums=(0, 1), kernel=kernel), (0, None))
     shared = jax.shard_map(jacobian, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))
     expected = quick_jit(jax.vmap(jax.jacfwd(steps, (0, 1)), (0, None)))(points, W)
-    for a, b in zip(jax.jit(shared)(points, W), expected, strict=True):
+    for a, b in zip(quick_jit(shared)(points, W), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
 def test_a_mode_that_jax_lacks_is_an_elimination_after_all(x64, monkeypatch):
     monkeypatch.setattr(jax, "jacfwd", _lacking)
     monkeypatch.setattr(jax, "jacrev", _lacking)
-    found = jax.jit(veenv.jacve(wide))(X)
+    found = quick_jit(veenv.jacve(wide))(X)
     monkeypatch.undo()
-    np.testing.assert_allclose(found, jax.jacrev(wide)(X), rtol=1e-10)
+    np.testing.assert_allclose(found, quick_jit(jax.jacrev(wide))(X), rtol=1e-10)
 
 
 def _lacking(*_, **__):

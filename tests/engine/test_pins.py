@@ -112,23 +112,3 @@ def test_derivatives_of_a_jacobian(x64, derivative):
     assert_all_same(seconds, X, 1e-10)
     many = np.linspace(0.2, 1.4, 6 * 80).reshape(80, 6)
     assert_all_same([jax.vmap(f) for f in seconds], many, 1e-10)
-
-
-def test_exported_with_a_batch_of_any_size():
-    (size,) = jax.export.symbolic_shape("b")
-    shape = jax.ShapeDtypeStruct((size, 6), jnp.float32)
-    exported = jax.export.export(jax.jit(jax.vmap(DEEP)))(shape)
-    again = jax.export.deserialize(exported.serialize())
-    x = np.stack([X, X + 0.1]).astype(np.float32)
-    expected = quick_jit(jax.vmap(jax.jacrev(deep)))
-    np.testing.assert_allclose(again.call(x), expected(x), rtol=1e-5)
-    assert "custom_call @veenv" not in exported.mlir_module()
-
-
-def test_inside_of_shard_map():
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), "i")
-    spec = jax.sharding.PartitionSpec("i")
-    mapped = jax.shard_map(jax.vmap(DEEP), mesh=mesh, in_specs=spec, out_specs=spec)
-    assert_all_same(
-        [jax.vmap(jax.jacrev(deep)), mapped], np.stack([X] * 3).astype(np.float32), 1e-5
-    )

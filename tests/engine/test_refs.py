@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import assert_same, orders, quick_jit
+from tests.oracles.jacobians import assert_same, orders
 from tests.sampling import thinned
 from veenv import jacve
 
@@ -128,11 +128,11 @@ def _expected(jacobian):
 
 @pytest.mark.parametrize("fun", EVERY, ids=lambda f: f.__name__)
 def test_refs(fun):
-    expected = _expected(quick_jit(jax.jacrev(fun)))
+    expected = _expected(jax.jit(jax.jacrev(fun)))
     assert any(np.asarray(leaf).any() for leaf in jax.tree.leaves(expected))
     graph = veenv.make_graph(fun)(X)
     every = [jacve(fun, ids) for ids in orders(graph, 1)]
-    for got in quick_jit(lambda x: [jacobian(x) for jacobian in every])(X):
+    for got in jax.jit(lambda x: [jacobian(x) for jacobian in every])(X):
         assert_same(got, expected)
 
 
@@ -150,12 +150,12 @@ def test_equations_that_no_ref_needs_keep_their_vertices():
 
 def test_a_batch_and_a_second_derivative():
     batch = np.stack([X, X**2])
-    expected = quick_jit(jax.vmap(jax.jacrev(plain)))(batch)
-    assert_same(quick_jit(jax.vmap(jacve(plain, "forward")))(batch), expected)
-    expected = _expected(quick_jit(jax.jacrev(jax.jacrev(plain))))
-    assert_same(quick_jit(jacve(jacve(plain)))(X), expected)
-    expected = _expected(quick_jit(jax.jacrev(jax.jacrev(loop))))
-    assert_same(quick_jit(jax.jacrev(jacve(loop)))(X), expected)
+    expected = jax.jit(jax.vmap(jax.jacrev(plain)))(batch)
+    assert_same(jax.jit(jax.vmap(jacve(plain, "forward")))(batch), expected)
+    expected = _expected(jax.jit(jax.jacrev(jax.jacrev(plain))))
+    assert_same(jax.jit(jacve(jacve(plain)))(X), expected)
+    expected = _expected(jax.jit(jax.jacrev(jax.jacrev(loop))))
+    assert_same(jax.jit(jax.jacrev(jacve(loop)))(X), expected)
 
 
 def test_what_jax_cannot_differentiate_is_refused_with_the_line():

@@ -273,51 +273,6 @@ def test_vector_draws_the_task_of_each_later_episode():
     assert set(run(0, {"task": pool.names[4]})) == {pool.names[4]}
 
 
-def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(three, small, graph):
-    num, rng, vector = 3, np.random.default_rng(1), three
-    singles = [GymVertexEnv(small) for _ in range(num)]
-    assert vector.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    obs, info = vector.reset(seed=3)
-    for env in singles:
-        env.reset()
-    ended = 0
-    for t in range(3 * len(graph.eliminable)):
-        np.testing.assert_array_equal(vector.action_masks(), [e.action_masks() for e in singles])
-        slots = [legal(mask, rng) for mask in info["action_mask"]]
-        slots[0] = slots[0] if t % 4 else -7  # environment 0 falls out of step by an illegal move
-        obs, rewards, terminated, truncated, info = vector.step(np.array(slots))
-        assert obs in vector.observation_space
-        assert not truncated.any()
-        for i, env in enumerate(singles):
-            one, reward, done, _, extra = env.step(slots[i])
-            assert (rewards[i], terminated[i]) == (reward, done)
-            if done:
-                ended += 1
-                check_final(info, i, one, extra)
-                one, extra = env.reset()
-            elif "_final_obs" in info:
-                assert not info["_final_obs"][i]
-                assert info["final_obs"][i] is None
-            for name in one:
-                np.testing.assert_array_equal(obs[name][i], one[name])
-            for name in ("action_mask", "cost", "total", "illegal"):
-                np.testing.assert_array_equal(info[name][i], extra[name])
-    assert ended >= 3 * num
-
-
-def check_final(info, i, obs, extra):
-    assert info["_final_obs"][i]
-    assert info["_final_info"][i]
-    for name in obs:
-        np.testing.assert_array_equal(info["final_obs"][i][name], obs[name])
-    final = info["final_info"]
-    for name in ("cost", "total", "illegal", "action_mask"):
-        np.testing.assert_array_equal(final[name][i], extra[name])
-    assert final["_order"][i] == ("order" in extra)
-    if "order" in extra:
-        np.testing.assert_array_equal(final["order"][i], extra["order"])
-
-
 def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(three, small, graph):
     num, rng, ours = 3, np.random.default_rng(4), three
     single = functools.partial(GymVertexEnv, small)
@@ -331,6 +286,7 @@ def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(three
             np.testing.assert_array_equal(obs[name], expected_obs[name])
         for name in ("action_mask", "cost", "total", "illegal"):
             np.testing.assert_array_equal(info[name], expected_info[name])
+        np.testing.assert_array_equal(ours.action_masks(), info["action_mask"].astype(bool))
         slots = np.array([legal(mask, rng) for mask in info["action_mask"]])
         slots[0] = slots[0] if rng.random() < 0.8 else -1
         obs, *results, info = ours.step(slots)
@@ -354,6 +310,12 @@ def check_final_like_gymnasiums(info, expected):
     for name in ("cost", "total", "illegal", "action_mask"):
         ours, theirs = info["final_info"][name], expected["final_info"][name]
         np.testing.assert_array_equal(ours[where], theirs[where])
+    played = info["final_info"]["_order"]
+    np.testing.assert_array_equal(
+        played & where, expected["final_info"].get("_order", False) & where
+    )
+    for i in np.flatnonzero(played & where):
+        np.testing.assert_array_equal(*(x["final_info"]["order"][i] for x in (info, expected)))
 
 
 def test_make_vec():

@@ -7,30 +7,13 @@ import numpy as np
 import pytest
 
 from tests.env.games import kept_outputs, play, small_graph, with_units
-from tests.sampling import few, spared
+from tests.sampling import spared
 from veenv.env import VertexEnv
-from veenv.env.encode import Spec
 from veenv.env.exact_range import check_total
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
 
-TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
-
-
-@pytest.mark.parametrize(
-    ("name", "cost"),
-    spared(
-        itertools.product(TASKS, COST_MODELS),
-        ("PropaneCombustion", "executed"),  # test_every_task plays the others
-    ),
-)
-def test_random_episodes_of_tasks(name, cost, graph_of_task):
-    env = VertexEnv(graph_of_task(name), cost)
-    step, rng = jax.jit(env.step), np.random.default_rng(0)
-    for every in few((1,), of=(1, 3)):
-        steps = play(env, env.graph, env.default_params, rng, step=step, observe_every=every)
-        assert steps == env.max_steps
 
 
 @pytest.mark.parametrize(
@@ -61,25 +44,6 @@ def test_kept_outputs_keep_their_in_edges():
     assert any(kept)
     assert not codes[env.spec.num_inputs :].any()
     np.testing.assert_array_equal(codes[:, : env.num_actions].any(0), kept)
-
-
-@pytest.mark.parametrize(
-    ("name", "cost"),
-    spared(
-        itertools.product(["HumanHeartDipole", "PropaneCombustion"], COST_MODELS),
-        ("PropaneCombustion", "operations"),
-    ),
-)
-def test_padding_changes_nothing(name, cost, graph_of_task):
-    graph = graph_of_task(name)
-    small = Spec.of(graph, cost)
-    spec = small.padded(
-        num_inputs=small.num_inputs + 5,
-        num_actions=small.num_actions + 33,
-        num_outputs=small.num_outputs + 2,
-    )
-    env = VertexEnv(graph, cost, spec=spec)
-    play(env, graph, env.default_params, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize(

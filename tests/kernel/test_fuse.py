@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import assert_same, quick_jit
 from veenv.kernel.program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -43,13 +44,6 @@ def points(batch: int) -> tuple[State, dict[str, Any]]:
     return State(jnp.asarray(rng.uniform(0.5, 2, (batch, 2))), jnp.arange(batch)), {"rate": 0.7}
 
 
-def assert_same(got: Any, expected: Any, **tolerance: float) -> None:
-    assert jax.tree.structure(got) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(a, b, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
-
-
 STEP = veenv.fuse(functools.partial(implicit, veenv.jacve), static_argnames="steps")
 PLAIN = jax.jit(functools.partial(implicit, jax.jacfwd), static_argnames="steps")
 
@@ -66,7 +60,7 @@ def test_pytrees_and_static_arguments_in_every_use():
     assert_same(STEP(one, p), PLAIN(one, p))
     assert_same(STEP(one, p=p, steps=3), PLAIN(one, p, 3))
     assert_same(jax.jit(STEP)(one, p), PLAIN(one, p))
-    expected = jax.jit(jax.vmap(PLAIN, (0, None)))(state, p)
+    expected = quick_jit(jax.vmap(PLAIN, (0, None)))(state, p)
     assert_same(jax.vmap(STEP, (0, None))(state, p), expected)
     batched = jax.vmap(STEP, (0, None))
     assert_same(jax.jit(batched)(state, p), expected)
@@ -74,7 +68,7 @@ def test_pytrees_and_static_arguments_in_every_use():
     rates = {"rate": jnp.linspace(0.5, 1, 3)}
     axes = {"rate": 0}
     nested = [jax.vmap(jax.vmap(f, (0, None)), (None, axes), 1) for f in (STEP, PLAIN)]
-    assert_same(nested[0](state, rates), jax.jit(nested[1])(state, rates))
+    assert_same(nested[0](state, rates), quick_jit(nested[1])(state, rates))
 
 
 def test_static_arguments_by_number_are_values():
@@ -103,7 +97,7 @@ def test_all_derivatives_inside_are_part_of_one_kernel():
     theirs = all_of(lambda f: jax.value_and_grad(f), jax.hessian)
     x = np.random.default_rng(1).uniform(-1, 1, (5, 3))
     fused = jax.vmap(veenv.fuse(all_of(veenv.value_and_jacve, veenv.hessian)))
-    assert_same(fused(x), jax.jit(jax.vmap(theirs))(x))
+    assert_same(fused(x), quick_jit(jax.vmap(theirs))(x))
     assert kernels_in(fused, x) == 1
 
 
@@ -116,12 +110,12 @@ def test_derivatives_are_kernels_again():
     x, y = jnp.linspace(0.1, 0.5, 3), jnp.linspace(0.3, 1, 3)
     for transform in (jax.jacfwd, jax.jacrev, veenv.jacve):
         got, expected = (
-            jax.jit(transform(lambda x, y, f=f: f(x, y, n)[:2], argnums=(0, 1)))(x, y)
+            quick_jit(transform(lambda x, y, f=f: f(x, y, n)[:2], argnums=(0, 1)))(x, y)
             for f in (fused, smooth)
         )
         assert_same(got, expected)
     total = [lambda x, y, f=f: sum(v.sum() for v in f(x, y, n)[:2]) ** 2 for f in (fused, smooth)]
-    assert_same(*(jax.jit(jax.hessian(f, (0, 1)))(x, y) for f in total))
+    assert_same(*(quick_jit(jax.hessian(f, (0, 1)))(x, y) for f in total))
     assert_same(*(jax.grad(f, (0, 1))(x, y) for f in total))
     # values and cotangents are a kernel each, and nothing else has an exponential function
     gradient = jax.vmap(jax.grad(total[0]), (0, None))
@@ -192,7 +186,7 @@ def test_rules_of_the_user_hold(fun: Any):
     """One that cannot be part of a kernel leaves the derivative to XLA."""
     x = jnp.linspace(-2, 2, 7)
     both = [jax.vmap(jax.grad(lambda x, f=f: f(x) * x)) for f in (veenv.fuse(fun), fun)]
-    assert_same(*(jax.jit(f)(x) for f in both))
+    assert_same(*(quick_jit(f)(x) for f in both))
 
 
 def test_in_loops_in_each_other_and_of_captured_values():
@@ -208,9 +202,10 @@ def test_in_loops_in_each_other_and_of_captured_values():
         return jax.lax.scan(step, x, None, length=3)[0].sum()
 
     args = jnp.linspace(0, 1, 4), jnp.float64(0.5)
-    got = jax.jit(jax.value_and_grad(functools.partial(program, inner, veenv.fuse), (0, 1)))(*args)
+    fused = functools.partial(program, inner, veenv.fuse)
+    got = quick_jit(jax.value_and_grad(fused, (0, 1)))(*args)
     plain = functools.partial(program, inner.__wrapped__, lambda f: f)
-    assert_same(got, jax.jit(jax.value_and_grad(plain, (0, 1)))(*args))
+    assert_same(got, quick_jit(jax.value_and_grad(plain, (0, 1)))(*args))
 
 
 def test_no_points_no_arrays_and_no_jit():

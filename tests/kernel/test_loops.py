@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_program import run
 from veenv.kernel import builder, loops
 from veenv.kernel.fusing import fuse, trace_point
@@ -31,7 +32,7 @@ def assert_equal(f, *args, dtype=np.float64, rtol=1e-10):
     """The kernel of a function, and its scalar program in NumPy, against XLA."""
     many = range(len(args))
     values = batched(args, dtype)
-    expected = jax.tree.leaves(jax.jit(jax.vmap(f))(*values))
+    expected = jax.tree.leaves(quick_jit(jax.vmap(f))(*values))
     found = jax.tree.leaves(jax.jit(jax.vmap(fuse(f)))(*values))
     for got, want in zip(found, expected, strict=True):
         assert got.dtype == want.dtype
@@ -242,7 +243,7 @@ def test_large_stacked_results_and_a_program_of_several_sections():
 def test_a_jacobian_by_veenv_of_a_loop():
     last = lambda *args: pendulum(*args)[0]  # noqa: E731
     values = batched(PENDULUM, np.float64)
-    expected = jax.jit(jax.vmap(jax.jacfwd(last, (0, 1))))(*values)
+    expected = quick_jit(jax.vmap(jax.jacfwd(last, (0, 1))))(*values)
     for kernel in ("auto", "fused"):
         found = jax.jit(jax.vmap(veenv.jacve(last, "auto", (0, 1), kernel=kernel)))(*values)
         for got, want in zip(found, expected, strict=True):
@@ -312,14 +313,14 @@ def check_random(seed, monkeypatch):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", [1, 2, 4])
 def test_random_loops(seed, monkeypatch):
     check_random(seed, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", [0, *range(7, 1000)])
+@pytest.mark.parametrize("seed", [0, 3, *range(5, 1000)])
 def test_many_random_loops(seed, monkeypatch):
     check_random(seed, monkeypatch)
 

@@ -7,46 +7,18 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import orders
+from tests.oracles.jacobians import orders, quick_jit
 from tests.oracles.scalar_program import run
 from tests.sampling import thinned
 from veenv.kernel.fusing import trace_point
 
-FUNCTIONS = {
-    "unary": ("sin", "cos", "tanh", "exp", "square", "neg", "logistic", "atan"),
-    "binary": ("add", "sub", "mul", "div", "max", "atan2"),
-}
-
-
-def random_function(seed: int, equations: int = 20, inputs: int = 3):
-    """A function of a few numbers whose equations have earlier results as operands."""
-    rng = np.random.default_rng(seed)
-    plan = []
-    for k in range(equations):
-        kind = "binary" if rng.random() < 0.6 else "unary"
-        name = str(rng.choice(FUNCTIONS[kind]))
-        count = 2 if kind == "binary" else 1
-        plan.append(
-            (name, [int(rng.integers(max(0, inputs + k - 8), inputs + k)) for _ in range(count)])
-        )
-    outputs = [int(o) for o in rng.integers(inputs, inputs + equations, 3)]
-
-    def fun(*xs: jax.Array) -> list[jax.Array]:
-        values = list(xs)
-        for name, operands in plan:
-            result = getattr(jax.lax, name)(*(values[o] for o in operands))
-            values.append(jax.lax.tanh(result) + 1.25)  # stays near 1, so that nothing overflows
-        return [values[o] for o in outputs]
-
-    point = rng.uniform(0.3, 1.7, (11, inputs))
-    return fun, [point[:, k] for k in range(inputs)]
-
 
 def check(seed: int, count: int) -> None:
-    fun, columns = random_function(seed)
+    fun, at = veenv.tasks.random_function(seed, 3, 20, 3)
+    columns = [x * np.linspace(0.9, 1.1, 11) for x in at]
     argnums = tuple(range(len(columns)))
     graph = veenv.make_graph(fun, argnums)(*(c[0] for c in columns))
-    expected = jax.tree.leaves(jax.jit(jax.vmap(jax.jacrev(fun, argnums)))(*columns))
+    expected = jax.tree.leaves(quick_jit(jax.vmap(jax.jacrev(fun, argnums)))(*columns))
     for ids in (graph.reverse(), *orders(graph, count - 1, seed=seed)):
         jac = veenv.jacve(fun, ids, argnums)
         traced = trace_point(jac, [c[0] for c in columns], {}, argnums)

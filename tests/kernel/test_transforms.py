@@ -16,6 +16,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import veenv
+from tests.oracles import jacobians
 from tests.oracles.jacobians import quick_jit
 from veenv.kernel import unrolling
 from veenv.kernel.fusing import trace_point
@@ -36,18 +37,13 @@ def points(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return tuple(rng.uniform(0.5, 2, s).astype("f4") for s in ((batch,), (batch, 3), (batch,)))
 
 
-def assert_same(got: object, expected: object) -> None:
-    a, b = jax.tree.leaves(got), jax.tree.leaves(expected)
-    assert jax.tree.structure(got) == jax.tree.structure(expected)
-    for p, q in zip(a, b, strict=True):
-        assert (p.shape, p.dtype) == (q.shape, q.dtype)
-        np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-6)
+assert_same = functools.partial(jacobians.assert_same, tol=1e-5)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 7, 16, 1000, 4097, 100_003])
 def test_batches(batch: int):
     args = points(batch)
-    assert_same(jax.jit(jax.vmap(FUSED))(*args), jax.jit(jax.vmap(ORACLE))(*args))
+    assert_same(jax.jit(jax.vmap(FUSED))(*args), quick_jit(jax.vmap(ORACLE))(*args))
 
 
 @pytest.mark.parametrize("axes", [(0, None, 0), (None, 1, None), (0, 1, None), (None, None, 0)])
@@ -56,7 +52,7 @@ def test_axes(axes: tuple[int | None, ...]):
     args = [v if axis is not None else v[0] for v, axis in zip((x, y, a), axes, strict=True)]
     if axes[1] == 1:
         args[1] = np.moveaxis(args[1], 0, 1)
-    assert_same(jax.vmap(FUSED, axes)(*args), jax.vmap(ORACLE, axes)(*args))
+    assert_same(jax.vmap(FUSED, axes)(*args), quick_jit(jax.vmap(ORACLE, axes))(*args))
 
 
 def test_nested_axes_and_out_axes():
@@ -166,7 +162,7 @@ def test_misaligned_and_donated_buffers():
     raw = np.zeros(4 * 3001 + 1, np.uint8)
     odd = raw[1 : 1 + 4 * 3000].view("f4").reshape(1000, 3)
     odd[:] = y
-    expected = jax.vmap(ORACLE)(x, y, a)
+    expected = quick_jit(jax.vmap(ORACLE))(x, y, a)
     assert_same(jax.jit(jax.vmap(FUSED))(x, odd, a), expected)
     donating = jax.jit(jax.vmap(FUSED), donate_argnums=(0,))
     assert_same(donating(jnp.array(x), y, a), expected)
@@ -177,7 +173,7 @@ def test_shards():
     args = points(8)
     specs = (P("i"), P("i"), P("i"))
     mapped = jax.shard_map(jax.vmap(FUSED), mesh=mesh, in_specs=specs, out_specs=P("i"))
-    assert_same(jax.jit(mapped)(*args), jax.vmap(ORACLE)(*args))
+    assert_same(jax.jit(mapped)(*args), quick_jit(jax.vmap(ORACLE))(*args))
     shared = jax.shard_map(
         lambda x, y: jax.vmap(lambda v: FUSED(v, y, 0.5))(x),
         mesh=mesh,
@@ -242,7 +238,7 @@ def test_what_is_exported_or_for_another_machine_is_for_xla():
 def test_threads():
     """Several threads trace, compile and call the same and different kernels."""
     args = points(64)
-    expected = jax.tree.leaves(jax.vmap(ORACLE)(*args))
+    expected = jax.tree.leaves(quick_jit(jax.vmap(ORACLE))(*args))
     shared = jax.jit(jax.vmap(FUSED))
     barrier = threading.Barrier(8)
 
@@ -265,7 +261,8 @@ def test_many_calls_from_threads():
     args = points(20_000)
     shared = jax.jit(jax.vmap(FUSED))
     alone = jax.tree.leaves(shared(*args))
-    for found, wanted in zip(alone, jax.tree.leaves(jax.vmap(ORACLE)(*args)), strict=True):
+    expected = jax.tree.leaves(quick_jit(jax.vmap(ORACLE))(*args))
+    for found, wanted in zip(alone, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
     def work(_: int) -> None:

@@ -13,6 +13,7 @@ from jax import lax
 import veenv
 from tests.export.test_c import COMPILER, compare
 from tests.kernel.test_ptx import check, has_libdevice
+from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import PallasKernel
@@ -122,7 +123,7 @@ def test_machine_code(fun: Any, wide: bool):
     with jax.enable_x64(wide):
         args = points()
         found = jax.tree.leaves(jax.jit(jax.vmap(veenv.fuse(fun)))(*args))
-        expected = jax.tree.leaves(jax.jit(jax.vmap(fun))(*args))
+        expected = jax.tree.leaves(quick_jit(jax.vmap(fun))(*args))
         for mine, true in zip(found, expected, strict=True):
             assert mine.dtype == true.dtype
             np.testing.assert_allclose(mine, true, rtol=1e-12 if wide else 3e-5)
@@ -133,7 +134,7 @@ def test_pallas(fun: Any):
     args = points(5)
     program = trace_point(fun, [x[0] for x in args], {}, (0, 1)).program()
     found = jax.jit(PallasKernel(program, interpret=True))(*args)
-    expected = jax.tree.leaves(jax.jit(jax.vmap(fun))(*args))
+    expected = jax.tree.leaves(quick_jit(jax.vmap(fun))(*args))
     for k, mine in zip(program.written(), found, strict=True):
         np.testing.assert_allclose(mine, expected[k], rtol=3e-5)
 

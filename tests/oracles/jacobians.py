@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 import veenv
+from tests.oracles.by_numpy import evaluated
 
-quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""`jax.jit` that spends less time on machine code, which most tests run only once."""
+quick_jit = evaluated
+"""`jax.jit` for programs that run once, as most of the tests: they are not compiled."""
 
 
 def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:

@@ -8,21 +8,27 @@ import jax
 import jax.numpy as jnp
 
 
-def count_multiplications(jaxpr) -> int:
-    """Scalar multiplications of all `mul` and `dot_general` equations, nested ones included."""
+def count_multiplications(jaxpr, also: tuple[str, ...] = (), of_complex: int = 1) -> int:
+    """Scalar multiplications of all `mul` and `dot_general` equations, nested ones included.
+
+    Args:
+      jaxpr: open or closed.
+      also: names of primitives each of whose elements counts as one, too.
+      of_complex: as how many a multiplication of complex numbers counts.
+    """
     total = 0
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        if eqn.primitive.name == "mul":
-            total += prod(eqn.outvars[0].aval.shape)
+        aval = eqn.outvars[0].aval
+        size = prod(aval.shape) * (of_complex if jnp.iscomplexobj(aval) else 1)
+        if eqn.primitive.name in ("mul", *also):
+            total += size
         elif eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
-            total += prod(eqn.outvars[0].aval.shape) * prod(
-                eqn.invars[0].aval.shape[a] for a in contracted
-            )
+            total += size * prod(eqn.invars[0].aval.shape[a] for a in contracted)
         for value in eqn.params.values():
             for inner in jax.tree.leaves(value, is_leaf=lambda v: hasattr(v, "eqns")):
                 if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
-                    total += count_multiplications(inner)
+                    total += count_multiplications(inner, also, of_complex)
     return total
 
 

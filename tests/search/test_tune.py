@@ -51,8 +51,8 @@ def assert_same(a, b) -> None:
 @pytest.mark.usefixtures("optimised")
 def test_it_is_a_jacobian_within_its_budget(x64):
     began = time.perf_counter()
-    jacobian = tune(layer, X, W, argnums=(0, 1), budget="4s", cache=False)
-    assert time.perf_counter() - began < 6.0  # on a busy machine
+    jacobian = tune(layer, X, W, argnums=(0, 1), budget="2s", cache=False)
+    assert time.perf_counter() - began < 4.0  # on a busy machine
     x, w = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (X, W))
     assert_same(jacobian(x, w), jax.jacrev(layer, (0, 1))(x, w))
     assert jacobian.form in jacobian.table()
@@ -201,7 +201,7 @@ def test_a_function_without_forward_mode():
     def f(x):
         return clipped(jnp.sin(x)) * 0.5
 
-    jacobian = tune(f, X, budget="3s", cache=False)
+    jacobian = tune(f, X, budget="1s", cache=False)
     np.testing.assert_allclose(jacobian(X), jax.jacrev(f)(X), rtol=1e-6)
 
 

@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from veenv.engine.dependence import dependent_places
 from veenv.engine.known import Known
 from veenv.graph.program import trace
@@ -32,7 +33,7 @@ def places(fun, name: str, x, *rest, result: int = 0) -> np.ndarray | None:
 
 def seen(fun, x, *rest) -> np.ndarray:
     """Where the Jacobian is not zero."""
-    jacobian = np.asarray(jax.jit(jax.jacrev(fun))(x, *rest))
+    jacobian = np.asarray(quick_jit(jax.jacrev(fun))(x, *rest))
     return jacobian.reshape(-1, x.size) != 0
 
 

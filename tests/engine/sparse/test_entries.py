@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import sparse_beside_dense
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared, thinned
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.pattern import Numbers, collected, collection
@@ -150,7 +150,7 @@ def test_what_a_known_select_shuts_out_may_be_infinite(x64):
     def fun(x):
         return jnp.where(np.array([False, True, True]), jnp.log(x), 0.0) ** 2
 
-    jacobian = jax.jit(veenv.jacve(fun, sparse_representation=True))(x)
+    jacobian = quick_jit(veenv.jacve(fun, sparse_representation=True))(x)
     np.testing.assert_allclose(np.asarray(jacobian), np.diag([0, 0, np.log(2.0)]))
 
 
@@ -169,7 +169,7 @@ def test_every_order_gives_the_same(name, order, x64):
 
 def test_a_batch_has_one_pattern(x64):
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=(2, 12))
-    batch, dense = jax.jit(
+    batch, dense = quick_jit(
         lambda x: (
             jax.vmap(veenv.jacve(springs, sparse_representation=True))(x),
             jax.vmap(jax.jacrev(springs))(x),
@@ -185,7 +185,7 @@ def test_what_a_select_shuts_out_stays_shut_out(x64):
         return jnp.where(x > 0, jnp.log(jnp.abs(x)), 0.0)[np.array([2, 0, 1])] * x
 
     x = jnp.array([1.0, 0.0, 2.0])
-    jacobian = jax.jit(veenv.jacve(guarded, sparse_representation=True))(x)
+    jacobian = quick_jit(veenv.jacve(guarded, sparse_representation=True))(x)
     expected = np.diag([np.log(2.0), 0, 0])
     expected[0, 2], expected[1, 0] = 0.5, 0.0
     np.testing.assert_allclose(np.asarray(jacobian), expected, atol=1e-15)
@@ -235,7 +235,7 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
     fun, _ = AT_RUN_TIME["springs"]
     x, i = np.random.default_rng(0).uniform(0.5, 1.5, size=(2, 12)), np.array([[4, 0, 4, 7]] * 2)
     i[1] = i[1, ::-1] + 1
-    tensors, dense = jax.jit(
+    tensors, dense = quick_jit(
         lambda x, i: (
             jax.vmap(veenv.jacve(fun, sparse_representation=True))(x, i),
             jax.vmap(jax.jacrev(fun))(x, i),
@@ -293,8 +293,8 @@ def test_signs_are_no_factors(x64):
     """Differences of gathered numbers take no multiplication by -1."""
     at = np.array([1, 0, 3, 2, 2])
     jacobian = veenv.jacve(lambda x: (x[at] - x[at[::-1]])[at], sparse_representation=True)
-    expected = jax.jit(jax.jacrev(lambda x: (x[at] - x[at[::-1]])[at]))(jnp.ones(4))
-    np.testing.assert_array_equal(np.asarray(jax.jit(jacobian)(jnp.ones(4))), expected)
+    expected = quick_jit(jax.jacrev(lambda x: (x[at] - x[at[::-1]])[at]))(jnp.ones(4))
+    np.testing.assert_array_equal(np.asarray(quick_jit(jacobian)(jnp.ones(4))), expected)
     jaxpr = jax.make_jaxpr(lambda x: jacobian(x).values())(jnp.ones(4))
     assert not any(e.primitive.name == "mul" for e in jaxpr.eqns)
 
@@ -305,7 +305,10 @@ def test_gradients_pass_through_entries(x64):
         return jnp.sum(jacobian.values() ** 2)
 
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
-    found, expected = jax.jit(
-        lambda x: (jax.grad(size)(x), jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x))
+    found, expected = quick_jit(
+        lambda x: (
+            jax.grad(size)(x),
+            jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x),
+        )
     )(x)
     np.testing.assert_allclose(found, expected, rtol=1e-10)

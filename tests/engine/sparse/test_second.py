@@ -57,7 +57,7 @@ X = np.random.default_rng(2).uniform(0.5, 1.5, size=12)
 
 @pytest.mark.parametrize("fun", [pairs, network, chain])
 def test_hessians(fun, x64):
-    sparse, dense, expected = jax.jit(
+    sparse, dense, expected = quick_jit(
         lambda x: (
             veenv.hessian(fun, sparse_representation=True)(x),
             veenv.hessian(fun)(x),
@@ -73,7 +73,7 @@ def test_hessians_by_several_arguments(x64):
         return jnp.sum(jnp.sin(x) * y[1:] * y[:-1])
 
     args = X[:3], X[:4]
-    found, expected = jax.jit(
+    found, expected = quick_jit(
         lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
     )(*args)
     for row, wanted in zip(found, expected, strict=True):
@@ -90,7 +90,7 @@ def test_hessians_by_meshes_and_trees(x64):
         return jnp.sum(jnp.sin(p * q) * scale[at % 2] - (p - p[::-1]) ** 2 / q) + jnp.sum(scale**3)
 
     args = {"p": X[:4], "q": X[4:8].reshape(2, 2)}, X[8:10]
-    found, expected = jax.jit(
+    found, expected = quick_jit(
         lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
     )(*args)
     jax.tree.map(
@@ -150,7 +150,7 @@ def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
     def fun(x):
         return odd(x[np.array([1, 0, 2])]) + jnp.sum(x**3)
 
-    found, expected = jax.jit(lambda x: (veenv.hessian(fun)(x), jax.hessian(fun)(x)))(X[:3])
+    found, expected = quick_jit(lambda x: (veenv.hessian(fun)(x), jax.hessian(fun)(x)))(X[:3])
     assert (expected != expected.T).any()
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -166,7 +166,7 @@ def test_derivatives_that_assume_symmetry_need_not_be_symmetric(x64):
 
     args = 2.0, 0.3, 0.4, 1.5
     both = [h(fun, argnums=(0, 1, 2, 3)) for h in (veenv.hessian, jax.hessian)]
-    found, expected = map(np.array, jax.jit(lambda *a: [h(*a) for h in both])(*args))
+    found, expected = map(np.array, quick_jit(lambda *a: [h(*a) for h in both])(*args))
     assert np.abs(expected - expected.T).max() > 0.1
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -177,7 +177,7 @@ def test_laplacians(fun, x64):
         hessian = jax.hessian(fun)(x)
         return jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), hessian)
 
-    found, expected = jax.jit(lambda x: (veenv.laplacian(fun)(x), of_hessian(x)))(X)
+    found, expected = quick_jit(lambda x: (veenv.laplacian(fun)(x), of_hessian(x)))(X)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), found, expected
     )
@@ -188,15 +188,18 @@ def test_laplacians_in_a_batch_of_trees(x64):
         return jnp.sum(parts["a"] ** 3) * scale * parts["b"]
 
     parts = {"a": np.stack([X, 2 * X]), "b": np.array([2.0, 3.0])}
-    found = jax.jit(jax.vmap(veenv.laplacian(fun), in_axes=(0, None)))(parts, 5.0)
+    found = quick_jit(jax.vmap(veenv.laplacian(fun), in_axes=(0, None)))(parts, 5.0)
     expected = 5 * 6 * parts["a"].sum(axis=1) * parts["b"]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_laplacians_through_indices_at_run_time(x64):
     at = np.array([0, 5, 7, 5])
-    found, expected = jax.jit(
-        lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
+    found, expected = quick_jit(
+        lambda x, at: (
+            veenv.laplacian(segments)(x, at),
+            jnp.trace(jax.hessian(segments)(x, at)),
+        )
     )(X, at)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse as scipy_sparse
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from tests.sampling import few, spared
 from veenv.engine.sparse.pattern import Numbers, collection
 
@@ -38,9 +39,9 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 def both(request, x64):
     """A Jacobian, sparse and dense."""
     fun = FUNCTIONS[request.param]
-    return jax.jit(lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x)))(
-        X
-    )
+    return quick_jit(
+        lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x))
+    )(X)
 
 
 def test_formats(both):
@@ -97,12 +98,12 @@ def test_parts(both):
 
 def test_a_pattern_serves_all_values(x64):
     fun = veenv.jacve(gathered, sparse_representation=True)
-    pattern = jax.jit(fun)(X).pattern
-    values = jax.jit(lambda x: fun(x).values(pattern))(X)
-    dense = np.asarray(jax.jacrev(gathered)(X))
+    pattern = quick_jit(fun)(X).pattern
+    values = quick_jit(lambda x: fun(x).values(pattern))(X)
+    dense = np.asarray(quick_jit(jax.jacrev(gathered))(X))
     np.testing.assert_allclose(values, dense[pattern.rows, pattern.cols], **CLOSE)
-    own = jax.jit(fun)(X)
-    other = jax.jit(veenv.jacve(banded, sparse_representation=True))(X)
+    own = quick_jit(fun)(X)
+    other = quick_jit(veenv.jacve(banded, sparse_representation=True))(X)
     both = (own + other).pattern
     np.testing.assert_allclose(own.values(both), dense[both.rows, both.cols], **CLOSE)
     with pytest.raises(ValueError, match="no entry at"):
@@ -142,7 +143,7 @@ def test_equal_patterns_are_one_for_jit(x64):
 def test_a_batch(name, x64):
     fun = FUNCTIONS[name]
     xs = np.stack([X, X[::-1]])
-    batch, dense = jax.jit(
+    batch, dense = quick_jit(
         lambda x: (
             jax.vmap(veenv.jacve(fun, sparse_representation=True))(x),
             jax.vmap(jax.jacrev(fun))(x),
@@ -171,7 +172,7 @@ def test_scan_carries_a_jacobian(x64):
     def step(jacobian, _):
         return jacobian * 2.0, None
 
-    start = jax.jit(fun)(X) * 1.0
+    start = quick_jit(fun)(X) * 1.0
     twice, _ = jax.lax.scan(step, start, length=2)
     np.testing.assert_allclose(np.asarray(twice), 4 * np.asarray(start), **CLOSE)
     given = jax.jit(lambda j: j * 2.0, donate_argnums=0)(jax.tree.map(jnp.copy, start))
@@ -179,7 +180,7 @@ def test_scan_carries_a_jacobian(x64):
 
 
 def test_pictures():
-    jacobian = jax.jit(veenv.jacve(banded, sparse_representation=True))(X)
+    jacobian = quick_jit(veenv.jacve(banded, sparse_representation=True))(X)
     ax = jacobian.spy(color="black")
     assert ax.get_title() == f"{jacobian.nse} entries"
 
