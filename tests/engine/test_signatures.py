@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -561,3 +562,31 @@ def test_an_order_is_an_order():
     for order, argnums in ((ids[1:], (0, 1)), ((9, 9), 0), ((7, 8), 0)):
         with pytest.raises(ValueError, match=r"^((?!did you mean).)*$"):
             jacve(fun, order, argnums)(*args)
+
+
+@pytest.mark.parametrize("derivative", [veenv.jacve, veenv.hessian, veenv.value_and_jacve])
+def test_argnums_of_an_argument_by_keyword_are_named(derivative):
+    made = derivative(lambda x, k: x * k, argnums=1)
+    for run in (made, jax.jit(made)):
+        with pytest.raises(ValueError, match="by position what is given by keyword: 'k'"):
+            run(X, k=3.0)
+
+
+def test_the_name_of_an_order_file_without_its_ending(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rates.json").write_text("{}", "utf-8")
+    with pytest.raises(ValueError, match=r"did you mean 'rates\.json'"):
+        veenv.jacve(jnp.sin, "rates")(X)
+
+
+def test_an_order_for_another_graph_says_how_to_search_anew():
+    graph = veenv.make_graph(jnp.sin)(X)
+    order = veenv.Order.from_graph(graph, graph.reverse(), name="mine")
+    with pytest.raises(ValueError, match=r"another graph: .* veenv\.optimize"):
+        veenv.jacve(lambda x: jnp.sin(x) * x, order)(X)
+
+
+def test_a_branch_of_python_says_that_shapes_are_traced():
+    with pytest.raises(jax.errors.TracerBoolConversionError) as raised:
+        veenv.jacve(lambda x: x if x > 0 else -x)(1.0)
+    assert any("traced by its shape" in note for note in raised.value.__notes__)

@@ -119,7 +119,7 @@ def jacve(
         different structures dense on the way.
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools; their blocks are
-        zeros of dtype float0, as `jax.grad` gives them.
+        zeros of dtype float0, as of `jax.grad` (`jax.jacrev` has zeros of the argument's dtype).
       kernel: "fused" makes the whole Jacobian one loop over the points of a batch, with every
         number in a register (see kernel.html), and raises where it cannot. "xla" emits
         operations that XLA compiles. "auto" is, in a trace on a CPU, the kernel where it can be

@@ -145,6 +145,7 @@ def _at_own_width(
 
     @functools.wraps(plain, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
+        normalise_argnums(argnums, len(args), kwargs)
         try:
             return _shown(plain(*args, **kwargs))
         except _WideError:

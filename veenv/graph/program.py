@@ -99,7 +99,7 @@ def trace(
         argument that is differentiated by, or inside of jit of any.
     """
     kwargs = kwargs or {}
-    wanted = normalise_argnums(argnums, len(args))
+    wanted = normalise_argnums(argnums, len(args), kwargs)
     selected = tuple(args[a] for a in wanted)
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
     others, others_tree = jax.tree.flatten((rest, kwargs))
@@ -327,8 +327,15 @@ def _known_jaxpr(
 ) -> tuple[Any, dict[int, Any]]:
     """As `_make_jaxpr`, with all at once that does not depend on `selected`."""
     abstract = {n: leaf for n, leaf in others.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
-    with pins_as_written():
-        return jax.make_jaxpr(at_once(fun))(*selected, abstract), abstract
+    try:
+        with pins_as_written():
+            return jax.make_jaxpr(at_once(fun))(*selected, abstract), abstract
+    except jax.errors.ConcretizationTypeError as error:
+        error.add_note(
+            "What is differentiated by is traced by its shape, as by jax.jit, though jax.jacrev "
+            "knows its value: see errors.html#python-branches-on-traced-values"
+        )
+        raise
 
 
 class _Flattener:
@@ -443,13 +450,17 @@ def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
         raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}") from None
 
 
-def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int, ...]:
-    """Argnums as a tuple of non-negative ints."""
+def normalise_argnums(
+    argnums: int | Iterable[int], num_args: int, named: Iterable[str] = ()
+) -> tuple[int, ...]:
+    """Argnums as a tuple of non-negative ints; `named` are arguments that are given by keyword."""
     plain = plain_argnums(argnums)
     result = []
     for index in (plain,) if isinstance(plain, int) else plain:
         if not -num_args <= index < num_args:
             hint = "" if num_args else ": give the arguments at which it is traced"
+            names = ", ".join(map(repr, named))
+            hint = f"; give by position what is given by keyword: {names}" if names else hint
             raise ValueError(
                 f"argnums {argnums!r} is out of range for a function called with {num_args} "
                 f"positional arguments{hint}"

@@ -258,7 +258,7 @@ class Order:
             + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
             + "; the function, or its arguments' shapes, dtypes or weak types (as of Python "
             "numbers), differ from those it was found for: give these, or search anew, for example "
-            "with veenv-search; see errors.html#orders-for-another-graph"
+            "with veenv.optimize or veenv-search; see errors.html#orders-for-another-graph"
         )
 
 

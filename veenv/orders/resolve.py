@@ -84,6 +84,7 @@ def resolve_order(order: OrderLike, graph: Graph, num_args: int = 0) -> tuple[in
         path = os.fspath(order)
         if not path.endswith(".json"):
             near = difflib.get_close_matches(path.lower(), _NAMED, n=1)
+            near = [f"{path}.json"] if os.path.isfile(f"{path}.json") else near
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"order must be {_EXPECTED}, got {path!r}{hint}")
         order = Order.load(path)
