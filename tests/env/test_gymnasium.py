@@ -198,7 +198,7 @@ def test_calls_before_reset_and_unknown_choices_are_refused(small):
         env.reset(options={"tusk": "mlp"})
     with pytest.raises(ValueError, match="not among those played"):
         env.reset(options={"task": "mlp"})
-    with pytest.raises(ValueError, match="num_envs must be at least 1"):
+    with pytest.raises(ValueError, match="num_envs must be an integer of at least 1"):
         GymVectorEnv(0, small)
     vector.reset()
     with pytest.raises(TypeError, match="integer slots"):
