@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -39,9 +38,9 @@ def same(found, expected):
 def test_they_are_those_of_jax(name: str):
     """In every order, and as one kernel, which knows indices and masks, however many they are."""
     fun, x = FUNCTIONS[name], jnp.asarray(X)
-    expected = quick_jit(jax.jacrev(fun))(x)
+    expected = jax.jit(jax.jacrev(fun))(x)
     for options in ({}, {"order": "reverse"}, {"kernel": "fused"}):
-        same(quick_jit(veenv.jacve(fun, **options))(x), expected)
+        same(jax.jit(veenv.jacve(fun, **options))(x), expected)
 
 
 def test_zeros_are_not_computed():
@@ -52,10 +51,10 @@ def test_zeros_are_not_computed():
 
 def test_in_a_batch_and_differentiated():
     x = jnp.asarray([X, X[::-1], X + 0.1])
-    same(quick_jit(jax.vmap(veenv.jacve(springs)))(x), quick_jit(jax.vmap(jax.jacrev(springs)))(x))
+    same(jax.jit(jax.vmap(veenv.jacve(springs)))(x), jax.jit(jax.vmap(jax.jacrev(springs)))(x))
 
     def square(jacobian):
-        return quick_jit(jax.grad(lambda x: jnp.sum(jacobian(x) ** 2)))
+        return jax.jit(jax.grad(lambda x: jnp.sum(jacobian(x) ** 2)))
 
     same(square(veenv.jacve(springs))(x[0]), square(jax.jacfwd(springs))(x[0]))
 
@@ -66,8 +65,8 @@ def test_of_trees_with_values_and_more():
         return {"sum": values.sum(), "all": values}, at["x"].max()
 
     at, scale = {"x": jnp.asarray(X)}, jnp.asarray(2.0)
-    found = quick_jit(veenv.value_and_jacve(fun, argnums=(0, 1), has_aux=True))(at, scale)
-    expected, more = quick_jit(jax.jacrev(fun, argnums=(0, 1), has_aux=True))(at, scale)
+    found = jax.jit(veenv.value_and_jacve(fun, argnums=(0, 1), has_aux=True))(at, scale)
+    expected, more = jax.jit(jax.jacrev(fun, argnums=(0, 1), has_aux=True))(at, scale)
     same(found, ((fun(at, scale)[0], more), expected))
     same(veenv.jacve(springs)(X), jax.jacrev(springs)(X))
 
@@ -75,7 +74,7 @@ def test_of_trees_with_values_and_more():
 def test_full_ones_are_not():
     full = lambda x: jnp.tanh(jnp.outer(x, x).sum(axis=0) * x)  # noqa: E731
     x = jnp.asarray(X) / N
-    same(quick_jit(veenv.jacve(full))(x), quick_jit(jax.jacrev(full))(x))
+    same(jax.jit(veenv.jacve(full))(x), jax.jit(jax.jacrev(full))(x))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
