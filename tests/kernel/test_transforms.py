@@ -195,7 +195,9 @@ def test_a_loop_that_is_too_long_is_refused_after_a_few_steps(monkeypatch):
     made = unrolling._Unroller.closed
     monkeypatch.setattr(unrolling._Unroller, "closed", lambda *a: taken.append(1) or made(*a))
     x = np.ones(48, np.float32)
-    with pytest.raises(CannotFuseError, match=r"9,000 steps takes [\d,]+ scalar.* 60,000"):
+    with pytest.raises(
+        CannotFuseError, match=r"9,000 steps cannot stay a loop \(.*\), and takes [\d,]+ .* 60,000"
+    ):
         trace_point(functools.partial(steps, length=9000), (x,), {}, (0,)).program()
     assert len(taken) < 50
     program = trace_point(functools.partial(steps, length=5), (x,), {}, (0,)).program()
