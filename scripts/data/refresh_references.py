@@ -208,8 +208,10 @@ def main(config: Config) -> None:
             continue
         members = audit.named_set(name) if own else audit.random_set(name)
         audit.document["sets"][name] = members
-    solved = (one.task for one in audit.known.values() if one.solved)
-    audit.document["sets"][SOLVED] = sorted(dict.fromkeys(solved), key=_place)
+    solved = {one.task for one in audit.known.values() if one.solved}
+    for name, members in audit.document["sets"].items():
+        audit.document["sets"][name] = [task for task in members if task not in solved]
+    audit.document["sets"][SOLVED] = sorted(solved, key=_place)
     audit.write()
     write_section(config.docs, "audit", table(audit))
 

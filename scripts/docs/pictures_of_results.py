@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[2]
+LEARNERS = ROOT / "docs" / "leaderboard" / "learners"
 TO_FASTER = "time / time with JAX's faster mode, which is the line at 1"
 OURS, OTHER, THIRD, INK = "#d9730d", "#8a97a6", "#3f7fbf", "#808890"
 """Colours that are read on white and on black."""
@@ -338,14 +339,18 @@ def learning_curves(path: Path) -> None:
 
 
 def anytime(path: Path) -> None:
-    """Least costs so far on ``hard`` over the best classical orders, by time, each row a line."""
+    """Least costs so far on ``hard`` over the best classical orders, by time, each row a line.
+
+    Nothing is drawn while no row of the leaderboard has its costs by time.
+    """
+    rows = [json.loads(file.read_text("utf-8")) for file in sorted(LEARNERS.glob("*-hard-*.json"))]
+    rows = [row for row in rows if row["runs"] and all("best" in run for run in row["runs"])]
+    if not rows:
+        return
     figure = canvas(8, 4)
     [panel] = axes_of(figure)
     lowest = {}
-    for file in sorted((ROOT / "docs" / "leaderboard" / "learners").glob("*-hard-*.json")):
-        row = json.loads(file.read_text("utf-8"))
-        if not all("best" in run for run in row["runs"]):
-            continue
+    for row in rows:
         classical = {task["task"]: task["classical"] for task in row["tasks"]}
         lowest |= {task["task"]: task["reference"] / task["classical"] for task in row["tasks"]}
         times = np.geomspace(0.1, max(run["seconds"] for run in row["runs"]), 60)
@@ -354,7 +359,8 @@ def anytime(path: Path) -> None:
             seconds, costs = zip(*run["best"], strict=True)
             known = np.minimum([1.0, *np.array(costs) / classical[run["task"]]], 1.0)
             curves.append(np.log(known[np.searchsorted(seconds, times, side="right")]))
-        panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, label=row["learner"])
+        label = f"{row['learner']}, {row['budget']}"
+        panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, label=label)
     panel.axhline(np.exp(np.mean(np.log([*lowest.values()]))), color="gray", ls="--", lw=0.8)
     panel.set(xscale="log", xlabel="seconds", ylabel="cost / best classical order")
     panel.legend(fontsize="small")

@@ -152,10 +152,10 @@ def test_starts_are_named_and_costs_are_kept_by_time(config):
     assert list(seconds) == sorted(seconds)
     assert list(costs) == sorted(costs, reverse=True)
     starts = {name: learners.start_of(name, 300) for name in ("ppo", "ppo-from-nothing", "auto")}
+    assert starts["auto"] == "the shipped policy"
     assert starts["ppo"] == learners.start_of("policy-32", 20) == "the shipped policy"
     assert starts["ppo-from-nothing"] == learners.start_of("ppo", 98) == "nothing"
-    assert starts["auto"] == learners.start_of("anneal", 900) == "classical orders"
-    assert learners.start_of("auto", 900) == "the shipped policy"
+    assert learners.start_of("auto", 40) == learners.start_of("anneal", 900) == "classical orders"
     assert learners.learner_of("ppo-from-nothing").keywords == {"window": 0}
 
 

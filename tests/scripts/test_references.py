@@ -75,6 +75,14 @@ def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, ca
         one = read(config)[1]["VanDerPol_RK4"]
         assert one["cost"] == graph.cost(one["order"]) <= min(cost, graph.cost(ids))
     assert "VanDerPol_RK4: 126, was 126" in capsys.readouterr().out
+    document, known = read(config)
+    heart, solution = task_graph("HumanHeartDipole"), known["HumanHeartDipole"]["order"]
+    document["known"][fingerprint(heart)] |= {"order": [*heart.reverse()], "cost": 172}
+    document["sets"] = {"real": ["HumanHeartDipole", "VanDerPol_RK4"], "solved": []}
+    config.file.write_text(json.dumps(document))
+    Order.from_graph(heart, solution, "mine").save(path)
+    main(dataclasses.replace(empty, orders=(path,)))
+    assert read(config)[0]["sets"] == {"real": ["VanDerPol_RK4"], "solved": ["HumanHeartDipole"]}
     Order.from_graph(task_graph("Robertson"), task_graph("Robertson").reverse(), "other").save(path)
     with pytest.raises(ValueError, match="order 'other' is for no function of a test set"):
         main(dataclasses.replace(empty, orders=(path,)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scripts.benchmarks.learning import STEPS, ppo, row
+from scripts.docs import pictures_of_results
 from scripts.docs.pictures_of_results import PICTURES
 from veenv.env.factory import task_graph
 
@@ -31,4 +34,19 @@ def test_the_picture_has_a_panel_for_each_task(tmp_path):
     PICTURES["learning-curves"](tmp_path / "curves.svg")
     text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
     for title in (*STEPS, "seed 0", "seed 4"):
+        assert text.count(f"<!-- {title} -->") == 1
+
+
+def test_costs_by_time_are_a_line_for_each_learner(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures_of_results, "LEARNERS", tmp_path)
+    PICTURES["anytime"](tmp_path / "anytime.svg")
+    assert not [*tmp_path.iterdir()]  # no row has them
+    tasks = [{"task": "a", "classical": 20, "reference": 10}]
+    for learner in ("auto", "ppo-from-nothing"):
+        run = {"task": "a", "seconds": 10.0, "best": [[0.5, 25], [2.0, 15], [8.0, 10]]}
+        row = {"learner": learner, "budget": "10s", "tasks": tasks, "runs": [run, run]}
+        (tmp_path / f"{learner}-hard-10s.json").write_text(json.dumps(row))
+    PICTURES["anytime"](tmp_path / "anytime.svg")
+    text = (tmp_path / "anytime.svg").read_text(encoding="utf-8")
+    for title in ("auto, 10s", "ppo-from-nothing, 10s", "seconds"):
         assert text.count(f"<!-- {title} -->") == 1

@@ -30,9 +30,11 @@ METHODS = ("auto", "anneal", "regions", "beam", "exact", "forward", "reverse", *
 
 _SECONDS_PER_SET = 2.5e-6
 _TINY, _SMALL = 10, 16
-LARGE = 400
-"""Most vertices of a graph that "auto" does not anneal by regions."""
-_ADVICE, _SHARE_OF_ADVICE = 32, 0.1
+LARGE = 64
+"""Most vertices of a graph that "auto" does not anneal by regions: one region holds them all."""
+_BOUNDED = 400  # most vertices of a graph whose flows are counted while it is annealed by regions
+_SECONDS_PER_BOUND = 1e-5  # of the flows of a graph, for each pair of its vertices
+_ADVICE, _SHARE_OF_ADVICE, _SHARE_OF_BOUNDS = 32, 0.1, 0.1
 
 
 def search(
@@ -56,7 +58,7 @@ def search(
       graph: the graph, or the name of a task.
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
         reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
-        between annealing and beam search on larger ones; above 400 vertices it anneals by regions
+        between annealing and beam search on larger ones; above 64 vertices it anneals by regions
         from the classical orders and the policy's.  ``"policy"`` plays the pretrained policy of
         the package ``agents``, greedily and then by sampling until the budget is spent
         (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
@@ -121,13 +123,21 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     kind = name if name != "auto" else _method_for(problem.n)
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
     tracker = race.start(starts[0])
-    # The flows of a large graph would take much of the time.
-    bounds = np.zeros(problem.n, np.int64) if kind == "regions" else vertex_bounds(problem)
-    tracker.raise_bound(int(bounds.sum()))
+    bounds = np.zeros(problem.n, np.int64)
+    if kind == "exact" or _affordable_bounds(kind, tracker, problem.n):
+        bounds = vertex_bounds(problem)
+        tracker.raise_bound(int(bounds.sum()))
     if kind == "regions" and name == "auto" and race.given is None:
         starts = _advised(race, tracker, starts, seed)
     if not tracker.done():
         _METHODS[name](_Attempt(problem, tracker, starts, bounds, seed, size))
+
+
+def _affordable_bounds(kind: str, tracker: Tracker, n: int) -> bool:
+    """Whether the flows behind lower bounds take little of the time that is left."""
+    if kind == "regions" and n > _BOUNDED:
+        return False
+    return n * n * _SECONDS_PER_BOUND <= _SHARE_OF_BOUNDS * tracker.seconds_left()
 
 
 def _method_for(n: int) -> str:
