@@ -269,6 +269,7 @@ class Form:
         given: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
     ) -> Form:
         """A form that was traced."""
+        pinned = pinned and not traced.name  # so that it is the same program wherever it is
         return cls(traced.closed, len(traced.dynamic), pinned, given, traced.name)
 
     @functools.cached_property
