@@ -162,7 +162,7 @@ def test_ranges_of_random_functions(ranges, error, message):
 
 
 def test_no_tasks():
-    with pytest.raises(ValueError, match="expected at least one task or graph, got none"):
+    with pytest.raises(ValueError, match="expected at least one graph or task, got none"):
         veenv.evaluate("cost", [])
 
 

@@ -137,7 +137,7 @@ class TaskDistribution:
         else:
             raise TypeError(f"expected a name, or a list of names and graphs, got {tasks!r:.60}")
         if not tasks:
-            raise ValueError("expected at least one task or graph, got none")
+            raise ValueError("expected at least one graph or task, got none")
         for task in tasks:
             _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
