@@ -5,7 +5,8 @@ line,
 
     <!-- show: examples/flax_ppo.py -->
 
-is replaced by a file of docs/: code as a block, a notebook with its text, code, results, pictures.
+is replaced by a file of docs/: code as a block, a page as it is, a notebook with its text, code,
+results, pictures.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def linked(markdown: str) -> str:
 def shown(path: Path) -> str:
     """A file as Markdown."""
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":  # of the repository's top level
+        return text.replace("](docs/", "](")
     if path.suffix != ".ipynb":
         return f"```python\n{text}```"
     return "\n\n".join(_cell(cell) for cell in json.loads(text)["cells"])

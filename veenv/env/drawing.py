@@ -130,7 +130,12 @@ def _read(
     if graph is None:
         if not isinstance(what, Order):
             raise TypeError("vertex ids need their graph, which follows them")
-        graph = task_graph(what.name)
+        try:
+            graph = task_graph(what.name)
+        except ValueError as error:
+            raise ValueError(
+                f"the order is of {what.name!r}, which is no task: its graph follows it"
+            ) from error
     ids = resolve_order(what, graph)
     return graph, play(graph, ids, cost), 0, ids
 

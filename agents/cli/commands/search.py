@@ -127,7 +127,7 @@ def report(graph: Graph, result: SearchResult) -> str:
     }
     proof = optimality(graph, result.cost, result.cost_model, result.lower_bound)
     if not result.ready:
-        proof += f"; {result.method} was still compiling, a longer --budget lets it search"
+        proof += f"; {result.method} is still compiling, for later runs: this one ends when it has"
     return (
         f"{result_table(classical, result.cost, found_with(result), cost=result.cost_model)}\n"
         f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "

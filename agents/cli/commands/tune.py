@@ -35,7 +35,7 @@ class TuneArgs:
     """Time, such as `20s` or `2m`, compiling included."""
 
     cache: bool = True
-    """Whether to take what was found before, and remember what is found."""
+    """Take what was found before and remember what is found; `--no-cache` does neither."""
 
     out: str | None = None
     """File for what was found, such as `tuned.json`."""

@@ -161,8 +161,9 @@ def details(report: Report) -> str:
     """A report as text."""
     lines = [f"{report.task} ({report.found_by})"]
     for cost, c in report.counts.items():
+        recorded = "none" if c.recorded is None else c.recorded
         lines.append(
-            f"  {cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
+            f"  {cost}: recorded {recorded}, environment {c.environment}, engine {c.engine}, "
             f"emitted {c.emitted}"
         )
     proof = report.proof

@@ -8,7 +8,7 @@ import pytest
 from tests.agents.conftest import lasting
 from veenv import make_graph, tasks
 from veenv.agents.cli.progress import ProgressDisplay
-from veenv.agents.cli.report import result_table, verdict
+from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.files import new_folder
 from veenv.agents.run.curve import plot_curve
 from veenv.agents.run.folder import RunFolder
@@ -107,3 +107,10 @@ def test_progress_shows_the_best_count(stream, trainer):
     said, best = stream.getvalue(), curriculum.best
     assert f"best wide {best.cost('wide')}, chain {best.cost('chain')}" in said
     assert ("\r" in said) == stream.isatty()
+
+
+def test_a_cheaper_order_that_is_shipped_is_named():
+    task = tasks.get("HumanHeartDipole")
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    assert optimality(graph, 172, "multiplications").endswith(', and order="best" costs 148')
+    assert optimality(graph, 148, "multiplications") == "proven optimal"
