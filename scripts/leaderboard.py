@@ -386,7 +386,7 @@ def learner_table(found: Sequence[Evaluation]) -> str:
 def paired_table(found: Sequence[Evaluation]) -> str:
     """Each two learners with the same budget on the same functions of a set, as Markdown."""
     rows = [
-        "| set | budget | learner | to | ratio | cheaper on | dearer on |",
+        "| set | budget | learner | to | ratio | cheaper on | more expensive on |",
         "| --- | --- | --- | --- | --- | ---: | ---: |",
     ]
     played = [one for one in found if one.tasks in set_names() and one.rows]
