@@ -194,7 +194,7 @@ def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
 
 def test_known_zeros_stay_zeros_beside_infinite_partials(form):
     at = np.array([0.0, 1.0], np.float32)
-    assert np.isnan(quick_jit(jax.jacrev(jnp.sqrt))(at)).any()
+    assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()
     found = np.asarray(jax.jit(AUTO(jnp.sqrt, kernel="auto"))(at))
     np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.5]])
 

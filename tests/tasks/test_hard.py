@@ -53,7 +53,8 @@ def test_sizes_and_references(graphs):
         costs = [graph.cost(x) for x in (graph.forward(), graph.reverse(), graph.markowitz())]
         assert known.classical <= min(costs)
         assert known.bound <= known.cost == graph.cost(known.order)
-        assert (name in chosen) == (known.classical >= 1.03 * known.cost)
+        open_still = known.bound < known.cost  # the others are solved
+        assert (name in chosen) == (open_still and known.classical >= 1.03 * known.cost)
 
 
 @pytest.mark.parametrize("name", thinned(NAMES, 8))

@@ -151,8 +151,9 @@ def _considered(
     @functools.wraps(jacobian, updated=())
     def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
         nonlocal made
-        made = forms(args, kwargs, True)
-        return made.eliminations
+        found = forms(args, kwargs, True)
+        made = found._replace(eliminations=[])  # these are of this trace alone
+        return found.eliminations
 
     leaves, tree = jax.tree.flatten((args, kwargs))
     anew = not kernel or _watcher.get() is not None or are_limited()

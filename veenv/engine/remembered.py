@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv._support import setting
-from veenv.graph.identity import UndescribedError, text_of
+from veenv.graph.identity import text_of
 from veenv.graph.program import Program
 from veenv.kernel.fusing import Traced
 from veenv.kernel.program import ScalarProgram
@@ -72,9 +72,8 @@ def memory_of(program: Program, wanted: str, leaves: Sequence[Any]) -> Memory | 
         return None
     if not all(map(is_differentiable, program.avals[: program.num_inputs])):
         return None
-    try:
-        text = text_of(program, leaves)
-    except UndescribedError:
+    text = text_of(program, leaves)
+    if text is None:
         return None
     settings = jnp.result_type(float), getattr(jax.config, "values", {})
     places = [_compat.is_traced(x) for x in leaves]

@@ -78,11 +78,10 @@ def check_types(
     the arguments that are differentiated by.
     """
     given = _places(inputs.values(), [f"argument {a}" * (len(inputs) > 1) for a in inputs])
-    numbered = [*range(len(program.out_avals))]
-    outputs = jax.tree.unflatten(program.out_tree, numbered)
-    pair = isinstance(outputs, (tuple, list)) and len(outputs) == 2
-    first = len(jax.tree.leaves(outputs[0])) if pair else 0
-    of_outputs = "output", _places([outputs], [""]), program.out_avals
+    children, node = program.out_tree.children(), program.out_tree.node_data()
+    pair = node is not None and node[0] in (tuple, list) and len(children) == 2
+    first = children[0].num_leaves if pair else 0
+    of_outputs = "output", [""] * len(program.out_avals), program.out_avals
     for kind, places, avals in (("argument", given, program.avals), of_outputs):
         either = kind == "argument" and not holomorphic
         wanted = "complex" if holomorphic else "floating-point" if either else "real"
@@ -100,6 +99,8 @@ def check_types(
                 hint = "; pass has_aux=True if the function returns (output, aux)"
             elif holomorphic:
                 hint = " with holomorphic=True"
+            if kind == "output":
+                where = _place_of(program.out_tree, number)
             raise TypeError(
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                 f"{tuple(aval.shape)}{where}{hint}"
@@ -118,6 +119,14 @@ def _places(trees: Iterable[Any], names: Iterable[str]) -> list[str]:
         ]
         found += [" at " + name + path if name + path else "" for path in paths]
     return found
+
+
+def _place_of(tree: Any, number: int) -> str:
+    """Where a leaf of an output is; empty of containers that hold arrays only."""
+    try:
+        return _places([jax.tree.unflatten(tree, range(tree.num_leaves))], [""])[number]
+    except Exception:  # whatever a container's own checks raise
+        return ""
 
 
 def _at_own_width(

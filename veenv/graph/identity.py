@@ -29,21 +29,21 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, np.dtype)
 _UNSPECIFIED = "UnspecifiedValue"  # JAX's mark of a sharding that nobody gave
 
 
-class UndescribedError(Exception):
+class _UndescribedError(Exception):
     """Something of a program has no text."""
 
 
-def text_of(program: Program, given: Sequence[Any]) -> str:
-    """The text of a program.
+def text_of(program: Program, given: Sequence[Any]) -> str | None:
+    """The text of a program; None where something of it has none.
 
     Args:
       program: a traced function.
       given: values of the leaves of its arguments; of a tracer it says the number alone.
-
-    Raises:
-      UndescribedError: there is none.
     """
-    return "\n".join(_Text(given).program(program))
+    try:
+        return "\n".join(_Text(given).program(program))
+    except _UndescribedError:
+        return None
 
 
 class _Text:
@@ -97,7 +97,7 @@ class _Text:
             return f"call {self.value(body)}"
         rule = _compat.own_rule(equation.primitive, equation.params)
         if _compat.effects_of(equation) or (rule is None and name not in TABLE):
-            raise UndescribedError(name)
+            raise _UndescribedError(name)
         if rule:
             return f"{name} {self._rule(equation)}"
         return f"{name} {self.value(walk.loop_of(equation) or equation.params)}"
@@ -107,7 +107,7 @@ class _Text:
         params, avals = equation.params, walk.in_avals(equation)
         called = _compat.call_body(equation.primitive.name, params)
         if called is None or _compat.sees_symbolic_zeros(equation.primitive, params):
-            raise UndescribedError(equation.primitive.name)
+            raise _UndescribedError(equation.primitive.name)
         moving = list(map(is_differentiable, avals))
         site = Site(equation.primitive, params, avals, walk.out_avals(equation), moving, "", True)
         own = definition(site)
@@ -116,7 +116,7 @@ class _Text:
         try:
             inner = inner_program(site)
         except Exception as error:  # a user's rule may refuse with any
-            raise UndescribedError(equation.primitive.name) from error
+            raise _UndescribedError(equation.primitive.name) from error
         if inner is None:
             return self.value(called)
         lines = "\n".join(_Text((), [*self._around, own]).program(inner.program))
@@ -136,10 +136,10 @@ class _Text:
             return ""
         nowhere = _is_nowhere(getattr(aval, "sharding", None))
         if _compat.variance_of(aval) or not nowhere or _compat.is_ref(aval):
-            raise UndescribedError(repr(aval))
+            raise _UndescribedError(repr(aval))
         shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
         if not isinstance(shape, tuple) or not all(isinstance(n, int) for n in shape):
-            raise UndescribedError(repr(aval))
+            raise _UndescribedError(repr(aval))
         return f"{dtype}{shape}{getattr(aval, 'weak_type', False)}"
 
     def value(self, x: Any) -> str:
@@ -171,16 +171,16 @@ class _Text:
             return f"{kind} {[self.value(getattr(x, f.name)) for f in dataclasses.fields(x)]}"
         if kind == _UNSPECIFIED or (isinstance(x, jax.sharding.Sharding) and _is_nowhere(x)):
             return _UNSPECIFIED
-        raise UndescribedError(f"{kind} of {type(x).__module__}")
+        raise _UndescribedError(f"{kind} of {type(x).__module__}")
 
     def _array(self, x: Any) -> str:
         if _compat.is_traced(x):
-            raise UndescribedError("a value of another trace")
+            raise _UndescribedError("a value of another trace")
         if is_key(x):
             return f"{x.dtype} {self._array(jax.random.key_data(x))}"
         array = np.asarray(x)
         if array.dtype.hasobject:
-            raise UndescribedError("an array of objects")
+            raise _UndescribedError("an array of objects")
         data = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         return f"{array.dtype}{array.shape}{getattr(x, 'weak_type', False)} {data}"
 

@@ -30,8 +30,8 @@ class EvaluateArgs:
 
     Example: veenv-evaluate --run runs/RoeFlux_1d/2026-11-21T04-12-26 --task mlp
 
-    Columns: the classical orders and the best of them, the reference costs that come with a set, or
-    else simulated annealing, and, each with the same number of episodes, the best of uniformly
+    Columns: the classical orders and the best of them, the reference costs that are known, or else
+    simulated annealing, and, each with the same number of episodes, the best of uniformly
     random play, of a network with fresh parameters, and of the trained one, whose greedy order and
     mean cost are there too.
 
@@ -61,8 +61,9 @@ class EvaluateArgs:
     temperature: float = 1.0
     """Temperature of the sampling; below 1 the policy is surer of itself."""
 
-    anneal: str = "10s"
-    """Time, or number of evaluations, of simulated annealing on each task; `0` leaves it out."""
+    anneal: str | None = None
+    """Time, or number of evaluations, of simulated annealing on each task; `0` leaves it out. By
+    default 10 seconds where no reference costs are known."""
 
     functions: int = 100
     """Number of random functions."""
@@ -134,8 +135,9 @@ def play(
         return evaluate(policy, played, samples=samples, seed=seeds, name=name)
 
     found = {}
-    if args.anneal != "0" and not any(played.references):
-        budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
+    anneal = args.anneal or ("0" if any(played.references) else "10s")
+    if anneal != "0":
+        budget = int(anneal) if anneal.isdecimal() else anneal
         found["annealing"] = evaluate("anneal", played, budget=budget, seed=args.seed)
     found["random"] = evaluated(lambda key, seen, mask: random_action(key, mask), "random play")
     found["untrained"] = evaluated(fresh, "an untrained network")
