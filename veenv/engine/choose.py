@@ -353,10 +353,11 @@ def _cheapest(found: Considered) -> Any:
     asked, every = first[0], range(len(first[0].closed.out_avals))
     made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
     base, program = made.traced, made.program
+    plain = replace(base or asked, operands=())  # what is asked later keeps no tracer
 
     def taken(form: Form | None, batch: int, wanted: Sequence[int]) -> Run | None:
         if memory is not None:
-            known = base or asked, program, batch, form and form.name
+            known = plain, program, batch, form and form.name
             attempt(functools.partial(memory.note, *known), lambda: None)
         return form and form.run(wanted)
 
