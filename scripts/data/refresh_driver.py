@@ -14,9 +14,11 @@ import hashlib
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import jax
+import tyro
 
 SOURCE = Path(__file__).parents[2] / "veenv/kernel/cpu/driver.c"
 _COMMAND = (
@@ -37,14 +39,15 @@ _LEFT_AWAY = (
 def main() -> None:
     """Writes the IR."""
     compiler = [sys.executable, "-m", "ziglang", "cc", *_COMMAND.split()]
-    target = SOURCE.with_suffix(".ll")
-    subprocess.run([*compiler, "-I", jax.ffi.include_dir(), SOURCE, "-o", target], check=True)
-    text = target.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "driver.ll"
+        subprocess.run([*compiler, "-I", jax.ffi.include_dir(), SOURCE, "-o", made], check=True)
+        text = made.read_text()
     for pattern in _LEFT_AWAY:
         text = re.sub(pattern, "", text, flags=re.MULTILINE)
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
-    target.write_text(f"; of driver.c {digest}\n{text.strip()}\n")
+    SOURCE.with_suffix(".ll").write_text(f"; of driver.c {digest}\n{text.strip()}\n")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
