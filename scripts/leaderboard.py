@@ -38,7 +38,6 @@ from scripts.learners import PARTLY, evaluation_of, start_of
 from veenv.agents.config.args import printable
 from veenv.env import random_action
 from veenv.env.factory import task_graph
-from veenv.env.rewards import classical_cost
 from veenv.env.task_set import graphs_of
 from veenv.graph.graph import Graph
 from veenv.measure.validation import validate
@@ -52,7 +51,6 @@ from veenv.tasks.evaluation_sets import (
     compared_sets,
     drawn_from,
     evaluation_set,
-    reference,
     set_names,
 )
 
@@ -290,11 +288,10 @@ def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
             return dataclasses.replace(one, rows=())  # another version of JAX traces it otherwise
         if graph.eliminable and () in row.orders:
             return dataclasses.replace(one, rows=())
-        costs = tuple(graph.cost(graph.check_order(order)) for order in row.orders)
-        if costs != row.costs:
-            raise RuntimeError(f"{one.policy} on {name}: its orders cost {costs}, not {row.costs}")
-        best = classical_cost(graph, "multiplications")
-        rows.append(dataclasses.replace(row, classical=best, reference=reference(graph)))
+        try:
+            rows.append(row.recounted(graph, one.cost))
+        except ValueError as error:
+            raise RuntimeError(f"{one.policy} on {error}") from error
     return dataclasses.replace(one, rows=tuple(rows))
 
 

@@ -336,7 +336,7 @@ def test_results_are_counted_again(tmp_path, capsys):
     dataclasses.replace(found, rows=(lower, second)).save(path)
     assert type(found).load(path).recounted().rows == found.rows
     wrong = {
-        "the orders cost": {"costs": (first.costs[0] - 1,)},
+        "its orders cost": {"costs": (first.costs[0] - 1,)},
         "traces another graph": {"fingerprint": second.fingerprint},
         "unknown task": {"task": "Robertsn"},
         "order misses": {"orders": (first.orders[0][1:],)},

@@ -77,15 +77,14 @@ def check_types(
     Has `anywhere` turn `x64` on where a program of 64-bit numbers was traced without. `inputs` are
     the arguments that are differentiated by.
     """
-    given = _places(inputs.values(), [f"argument {a}" * (len(inputs) > 1) for a in inputs])
     children, node = program.out_tree.children(), program.out_tree.node_data()
     pair = node is not None and node[0] in (tuple, list) and len(children) == 2
     first = children[0].num_leaves if pair else 0
-    of_outputs = "output", [""] * len(program.out_avals), program.out_avals
-    for kind, places, avals in (("argument", given, program.avals), of_outputs):
+    given = program.avals[: program.num_inputs]
+    for kind, avals in (("argument", given), ("output", program.out_avals)):
         either = kind == "argument" and not holomorphic
         wanted = "complex" if holomorphic else "floating-point" if either else "real"
-        for number, (where, aval) in enumerate(zip(places, avals, strict=False)):
+        for number, aval in enumerate(avals):
             if is_differentiable(aval) and (either or is_complex(aval) == holomorphic):
                 continue
             hint = ""
@@ -99,34 +98,32 @@ def check_types(
                 hint = "; pass has_aux=True if the function returns (output, aux)"
             elif holomorphic:
                 hint = " with holomorphic=True"
-            if kind == "output":
-                where = _place_of(program.out_tree, number)
+            places = _places(inputs) if kind == "argument" else _places_in(program.out_tree)
             raise TypeError(
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
-                f"{tuple(aval.shape)}{where}{hint}"
+                f"{tuple(aval.shape)}{places[number]}{hint}"
             )
     kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
     if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
         raise _WideError
 
 
-def _places(trees: Iterable[Any], names: Iterable[str]) -> list[str]:
-    """Where each leaf of some trees is, in words; empty of a tree that is a leaf without a name."""
+def _places(arguments: dict[int, Any]) -> list[str]:
+    """Where each leaf of some arguments is, in words; empty of one argument that is a leaf."""
     found = []
-    for tree, name in zip(trees, names, strict=True):
-        paths = [
-            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)
-        ]
-        found += [" at " + name + path if name + path else "" for path in paths]
+    for a, tree in arguments.items():
+        for path, _ in jax.tree_util.tree_leaves_with_path(tree):
+            where = f"argument {a}" * (len(arguments) > 1) + jax.tree_util.keystr(path)
+            found.append(" at " + where if where else "")
     return found
 
 
-def _place_of(tree: Any, number: int) -> str:
-    """Where a leaf of an output is; empty of containers that hold arrays only."""
+def _places_in(tree: Any) -> list[str]:
+    """Where each leaf of an output is; empty of containers that hold arrays only."""
     try:
-        return _places([jax.tree.unflatten(tree, range(tree.num_leaves))], [""])[number]
+        return _places({0: jax.tree.unflatten(tree, range(tree.num_leaves))})
     except Exception:  # whatever a container's own checks raise
-        return ""
+        return [""] * tree.num_leaves
 
 
 def _at_own_width(

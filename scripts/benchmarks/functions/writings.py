@@ -48,7 +48,8 @@ def _whole(gather: Any, way: Any, scatter: Any) -> Callable[[Any], Any]:
     return lambda z: scatter(way(*gather(z))).ravel()
 
 
-def _stack(parts: Sequence[Any], axis: int = 0) -> Any:
+def stack(parts: Sequence[Any], axis: int = 0) -> Any:
+    """Numbers of a point as one array, by default along its first axis."""
     return jnp.stack(jnp.broadcast_arrays(*parts), axis)
 
 
@@ -79,11 +80,11 @@ def poses_2d(n: int = 400) -> Problem:
         x, y = b[0] - a[0], b[1] - a[1]
         turn = b[2] - a[2] - m[2]
         turn = jnp.arctan2(jnp.sin(turn), jnp.cos(turn))
-        return _stack([c * x + s * y - m[0], c * y - s * x - m[1], turn])
+        return stack([c * x + s * y - m[0], c * y - s * x - m[1], turn])
 
     def last(a: Any, b: Any, m: Any) -> Any:
         c, s = jnp.cos(a[..., 2]), jnp.sin(a[..., 2])
-        back = _stack([_stack([c, s], -1), _stack([-s, c], -1)], -2)
+        back = stack([stack([c, s], -1), stack([-s, c], -1)], -2)
         move = jnp.einsum("...ij,...j->...i", back, (b - a)[..., :2])
         turn = (b - a - m)[..., 2:]
         return jnp.concatenate([move - m[..., :2], jnp.arctan2(jnp.sin(turn), jnp.cos(turn))], -1)
@@ -101,37 +102,39 @@ def poses_2d(n: int = 400) -> Problem:
     return Problem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
-def _turn_of(w: Any) -> Any:
+def turn_of(w: Any) -> Any:
     """The quaternion [4, …] of a rotation vector [3, …], safe at zero."""
     s = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
     small = s < 1e-8
     a = jnp.sqrt(jnp.where(small, 1.0, s))
     rest = jnp.where(small, 0.5 - s / 48, jnp.sin(a / 2) / a)
-    return _stack([jnp.where(small, 1 - s / 8, jnp.cos(a / 2)), *(rest * x for x in w)])
+    return stack([jnp.where(small, 1 - s / 8, jnp.cos(a / 2)), *(rest * x for x in w)])
 
 
-def _times(p: Any, q: Any) -> Any:
+def times(p: Any, q: Any) -> Any:
+    """The product of quaternions [4, …]."""
     (a, b, c, d), (s, t, u, v) = p, q
-    return _stack([a * s - b * t - c * u - d * v, a * t + b * s + c * v - d * u,
+    return stack([a * s - b * t - c * u - d * v, a * t + b * s + c * v - d * u,
                    a * u - b * v + c * s + d * t, a * v + b * u - c * t + d * s])  # fmt: skip
 
 
-def _conjugate(q: Any) -> Any:
-    return _stack([q[0], -q[1], -q[2], -q[3]])
+def conjugate(q: Any) -> Any:
+    """The conjugate of a quaternion [4, …]."""
+    return stack([q[0], -q[1], -q[2], -q[3]])
 
 
-def _log(q: Any) -> Any:
+def log(q: Any) -> Any:
     """The rotation vector [3, …] of a quaternion [4, …], safe at zero."""
     n = q[1] ** 2 + q[2] ** 2 + q[3] ** 2
     small = n < 1e-8
     r = jnp.sqrt(jnp.where(small, 1.0, n))
     w = jnp.where(small, 1.0, q[0])
     angle = 2 * jnp.arctan2(jnp.where(w < 0, -r, r), jnp.abs(w)) / r
-    return _stack([jnp.where(small, 2 / q[0], angle) * x for x in q[1:]])
+    return stack([jnp.where(small, 2 / q[0], angle) * x for x in q[1:]])
 
 
 _PRODUCTS = np.stack([
-    np.array(_times(p, q)) for p in np.eye(4) for q in np.eye(4)
+    np.array(times(p, q)) for p in np.eye(4) for q in np.eye(4)
 ]).reshape(4, 4, 4).astype(float)  # fmt: skip
 
 
@@ -158,29 +161,29 @@ def poses_3d(n: int = 200) -> Problem:
     seen = np.random.default_rng(1).normal(size=(len(i), 4))
 
     def error(p: Any, q: Any, m: Any) -> Any:
-        return _log(_times(m, _times(_conjugate(p), q)))
+        return log(times(m, times(conjugate(p), q)))
 
-    def times(p: Any, q: Any) -> Any:
+    def multiplied(p: Any, q: Any) -> Any:
         return jnp.einsum("...i,...j,ijk->...k", p, q, _PRODUCTS)
 
     def last(a: Any, b: Any, m: Any) -> Any:
         p, q = _turn_of_last(a), _turn_of_last(b)
-        return _log_last(times(m, times(p * np.array([1.0, -1, -1, -1]), q)))
+        return _log_last(multiplied(m, multiplied(p * np.array([1.0, -1, -1, -1]), q)))
 
     def stages(z: Any) -> Any:
-        q = jax.vmap(_turn_of)(z.reshape(n, 3))
+        q = jax.vmap(turn_of)(z.reshape(n, 3))
         return jax.vmap(error)(q[i], q[j], jnp.asarray(seen)).ravel()
 
-    first = lambda a, b, m: error(_turn_of(a), _turn_of(b), m)  # noqa: E731
+    first = lambda a, b, m: error(turn_of(a), turn_of(b), m)  # noqa: E731
     gather = lambda z: (*_at_edges(z, n, i, j), seen)  # noqa: E731
     return Problem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
 def _cofactors(a: Any) -> tuple[Any, Any]:
     """The determinants and the transposed inverses of matrices [3, 3, …]."""
-    rows = [_stack(_crossed(a[(k + 1) % 3], a[(k + 2) % 3])) for k in range(3)]
+    rows = [stack(_crossed(a[(k + 1) % 3], a[(k + 2) % 3])) for k in range(3)]
     det = sum(a[0][k] * rows[0][k] for k in range(3))
-    return det, _stack([row / det for row in rows])
+    return det, stack([row / det for row in rows])
 
 
 def _crossed(a: Any, b: Any) -> list[Any]:
@@ -277,7 +280,7 @@ def shell(n: int = 20) -> Problem:
 
     def first(a: Any, b: Any, c: Any, d: Any) -> Any:
         edge = b - a
-        left, right = _stack(_crossed(edge, c - a)), _stack(_crossed(d - a, edge))
+        left, right = stack(_crossed(edge, c - a)), stack(_crossed(d - a, edge))
         sine = sum(x * y for x, y in zip(_crossed(left, right), edge, strict=True))
         length = jnp.sqrt(sum(x * x for x in edge))
         return jnp.arctan2(sine / length, sum(x * y for x, y in zip(left, right, strict=True)))
@@ -340,11 +343,11 @@ def bundle(n: int = 300) -> Problem:
         return cameras[which], points[what]
 
     def seen(q: Any, t: Any, point: Any) -> Any:
-        turned = _times(_times(q, _stack([0 * point[0], *point])), _conjugate(q))
+        turned = times(times(q, stack([0 * point[0], *point])), conjugate(q))
         x, y, depth = turned[1] + t[0], turned[2] + t[1], turned[3] + t[2] + 5
         u, v = x / depth, y / depth
         bent = 1 + 0.1 * (u * u + v * v)
-        return _stack([u * bent, v * bent])
+        return stack([u * bent, v * bent])
 
     def last(camera: Any, point: Any) -> Any:
         q = _turn_of_last(camera[..., :3])
@@ -357,10 +360,10 @@ def bundle(n: int = 300) -> Problem:
 
     def stages(z: Any) -> Any:
         cameras, points = split(z)
-        q = jax.vmap(_turn_of)(cameras[:, :3])
+        q = jax.vmap(turn_of)(cameras[:, :3])
         return jax.vmap(seen)(q[which], cameras[which, 3:], points[what]).ravel()
 
-    first = lambda camera, point: seen(_turn_of(camera[:3]), camera[3:], point)  # noqa: E731
+    first = lambda camera, point: seen(turn_of(camera[:3]), camera[3:], point)  # noqa: E731
     return Problem(60 + 3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
@@ -399,7 +402,7 @@ def reaction(n: int = 30) -> Problem:
         spread = w[:, 1] + w[:, 2] + w[:, 3] + w[:, 4] - 4 * w[:, 0]
         u, v = w[0, 0], w[1, 0]
         made = u * u * v / (1 + u * u)
-        return _stack([1 + made - 4.4 * u + spread[0], 3.4 * u - made + spread[1]])
+        return stack([1 + made - 4.4 * u + spread[0], 3.4 * u - made + spread[1]])
 
     def last(w: Any) -> Any:
         spread = jnp.einsum("...ck,k->...c", w, np.array([-4.0, 1, 1, 1, 1]))
@@ -426,7 +429,7 @@ def shooting(n: int = 60) -> Problem:
     def slope(x: Any, u: Any) -> Any:
         c, s = jnp.cos(x[2]), jnp.sin(x[2])
         push = u[0] + u[1]
-        return _stack([x[3], x[4], x[5], -push * s, push * c - 1 - 0.1 * x[4] * x[3], u[0] - u[1]])
+        return stack([x[3], x[4], x[5], -push * s, push * c - 1 - 0.1 * x[4] * x[3], u[0] - u[1]])
 
     def slope_last(x: Any, u: Any) -> Any:
         turn, push = x[..., 2:3], jnp.sum(u, -1, keepdims=True)

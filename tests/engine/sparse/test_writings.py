@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import veenv
-from scripts.benchmarks.functions.writings import PROBLEMS, writings
+from scripts.benchmarks.functions.writings import (
+    PROBLEMS,
+    conjugate,
+    log,
+    stack,
+    times,
+    turn_of,
+    writings,
+)
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
 from veenv.engine import points
@@ -23,42 +31,6 @@ _R = np.random.default_rng(0)
 FROM, TO = _R.integers(0, NODES, EDGES), _R.integers(0, NODES, EDGES)
 TO = np.where(FROM == TO, (TO + 1) % NODES, TO)
 SEEN = _R.normal(size=(EDGES, 4))
-SIGNS = np.array([1.0, -1.0, -1.0, -1.0])
-
-
-def stack(parts):
-    """Numbers of a point as one array, their axis the first."""
-    return jnp.stack(jnp.broadcast_arrays(*parts))
-
-
-def turn_of(w):
-    """The quaternion [4, ...] of a rotation vector [3, ...], safe at zero."""
-    s = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
-    small = s < 1e-8
-    a = jnp.sqrt(jnp.where(small, 1.0, s))
-    rest = jnp.where(small, 0.5 - s / 48, jnp.sin(a / 2) / a)
-    return stack([jnp.where(small, 1 - s / 8, jnp.cos(a / 2)), *(rest * x for x in w)])
-
-
-def times(p, q):
-    """The product of quaternions [4, ...]."""
-    (a, b, c, d), (s, t, u, v) = p, q
-    return stack([a * s - b * t - c * u - d * v, a * t + b * s + c * v - d * u,
-                  a * u - b * v + c * s + d * t, a * v + b * u - c * t + d * s])  # fmt: skip
-
-
-def conjugate(q):
-    return stack([q[0], -q[1], -q[2], -q[3]])
-
-
-def log(q):
-    """The rotation vector [3, ...] of a quaternion [4, ...], safe at zero."""
-    n = q[1] ** 2 + q[2] ** 2 + q[3] ** 2
-    small = n < 1e-8
-    r = jnp.sqrt(jnp.where(small, 1.0, n))
-    w = jnp.where(small, 1.0, q[0])
-    angle = 2 * jnp.arctan2(jnp.where(w < 0, -r, r), jnp.abs(w)) / r
-    return stack([jnp.where(small, 2 / q[0], angle) * x for x in q[1:]])
 
 
 def poses(node, edge):
