@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -177,3 +179,20 @@ def test_work_in_the_background_has_the_callers_settings():
     assert work.wait(10.0)
     with pytest.raises(ZeroDivisionError):
         work.result()
+
+
+def test_compiling_leaves_the_streams_of_others_alone(monkeypatch):
+    pytest.importorskip("colorama")
+    numba = pytest.importorskip("numba")  # after veenv: whoever imports it first has its settings
+    exchanged = []
+
+    class Watched(types.ModuleType):
+        def __setattr__(self, name, value):
+            exchanged.append(name)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(sys, "__class__", Watched)
+    with pytest.raises(numba.TypingError):
+        numba.njit(lambda x: x.nothing)(1)
+    assert "stderr" not in exchanged
+    assert "stdout" not in exchanged
