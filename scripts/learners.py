@@ -31,10 +31,10 @@ from veenv.agents.training.played import AGENTS, AgentName
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 
-from scripts.benchmarks.tables import machine
 from veenv.env import TaskDistribution
 from veenv.env.factory import make
 from veenv.graph.graph import Graph
+from veenv.measure.timing import machine
 from veenv.orders.documents import parse_object, write_text
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint

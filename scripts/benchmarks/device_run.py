@@ -20,7 +20,7 @@ import numpy as np
 import veenv
 from scripts.benchmarks.cases import find
 from scripts.benchmarks.learning import course_of
-from scripts.benchmarks.programs import MODES, Race, compiled
+from scripts.benchmarks.programs import MODES, Race, compiled, difference
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import PRESETS
@@ -112,11 +112,7 @@ def kernels(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
             race = Race(ready, points, 5.0, 20)
             faster = race.seconds(race.mode)
             for form, program in ready.items():
-                values = jax.jit(forms[form])(*few)
-                off = max(
-                    float(np.abs(np.asarray(a) - b).max() / max(np.abs(b).max(), 1e-30))
-                    for a, b in zip(*map(jax.tree.leaves, (values, exact)), strict=True)
-                )
+                off = difference(jax.jit(forms[form])(*few), exact)
                 took, ms = f"{program.compile:.1f}", f"{race.ms(form):.4g}"
                 yield name, batch, form, race.seconds(form) / faster, ms, took, f"{off:.1e}"
 

@@ -16,11 +16,12 @@ from scripts.benchmarks.alone import times_alone
 from scripts.benchmarks.cases import Case, find, orders_of, random_case, singles
 from scripts.benchmarks.generated_code import casadi_times
 from scripts.benchmarks.programs import MODES, Race, compiled
-from scripts.benchmarks.tables import Table, machine
+from scripts.benchmarks.tables import Table, spearman
 from veenv import make_graph
 from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import ScalarProgram
+from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 
 TASKS = tuple(
@@ -206,8 +207,6 @@ def _correlation(table: Table, case: Case, count: int, repeats: int) -> Row:
     Times are those of the machine code alone, the least of all rounds, as what disturbs it only
     adds to it.
     """
-    from scipy.stats import spearmanr
-
     orders = _some_orders(case, count)
     graph = make_graph(case.fun, case.argnums)(*case.args)
     programs = {name: _traced(case, ids)[0] for name, ids in orders.items()}
@@ -216,8 +215,7 @@ def _correlation(table: Table, case: Case, count: int, repeats: int) -> Row:
     least = {n: 1e-9 * t for n, t in times_alone(case, programs, 20 * repeats, 60.0).items()}
     row: Row = {"function": case.name, "orders": len(orders)}
     for name, of in (("operations", counts), ("work", works)):
-        found: Any = spearmanr([of[n] for n in orders], [least[n] for n in orders])
-        row[name] = float(found.statistic)
+        row[name] = spearman([of[n] for n in orders], [least[n] for n in orders])
     reverse = next(name for name in orders if "reverse" in name)
     row["lightest"] = lightest = min(works, key=works.__getitem__)
     row["lightest_work_ratio"] = works[lightest] / works[reverse]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from tyro.conf import OmitArgPrefixes, arg
 
-from scripts.benchmarks.tables import Table, cell, check_positive
+from scripts.benchmarks.tables import Table, cell, check_positive, geometric_mean
 from veenv.agents.api import train as train_alone
 from veenv.agents.config.args import parse_duration, task_names
 from veenv.agents.config.ppo import PPOConfig
@@ -241,5 +241,5 @@ def learned(graph: Graph, ppo: PPOConfig, time_limit: str) -> tuple[int, int]:
 def _compared(ratios: Sequence[float]) -> tuple[int | str, ...]:
     """Cells on how PPO's costs compare with those of annealing on some functions."""
     near, below = (sum(ratio <= NEAR for ratio in ratios), sum(ratio < 1 for ratio in ratios))
-    mean = float(np.exp(np.log(ratios).mean()))
+    mean = geometric_mean(ratios)
     return len(ratios), near, below, f"{mean:.3f}", f"{max(ratios):.3f}"

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.programs import Race, compiled
+from scripts.benchmarks.programs import Race, compiled, difference
 from scripts.benchmarks.tables import Table, has, named
 
 COLUMNS = (
@@ -135,13 +135,3 @@ def _pin(threads: Sequence[int], cores: set[int]) -> None:
             os.sched_setaffinity(thread, cores)
         except ProcessLookupError:
             continue
-
-
-def difference(found: Any, expected: Any) -> float:
-    """The largest difference of two trees of arrays, in relation to the largest number."""
-    worst = 0.0
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        same = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
-        largest = jnp.max(jnp.where(jnp.isfinite(y), jnp.abs(y), 0), initial=1e-30)
-        worst = max(worst, float(jnp.max(jnp.where(same, 0, jnp.abs(x - y))) / largest))
-    return worst

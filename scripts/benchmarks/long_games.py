@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from scripts.benchmarks.functions.large import large_graph
-from scripts.benchmarks.tables import Table
+from scripts.benchmarks.tables import Table, geometric_mean
 from veenv.agents.policy import policy_orders
 from veenv.env.rewards import classical_cost
 from veenv.search import search
@@ -65,6 +65,6 @@ def long_games(
         longest, costs = max(game for game, _ in found), np.array([row for _, row in found], float)
         for k, other in enumerate(names[:-1]):
             ratio = np.maximum(costs[:, -1], 1.0) / np.maximum(costs[:, k], 1.0)
-            mean = f"{np.exp(np.log(ratio).mean()):.3f}"
+            mean = f"{geometric_mean(ratio):.3f}"
             cheaper = f"{np.sum(ratio < 1)} of {len(ratio)}"
             table.add(name, size, f"{budget:g}", f"{longest:.2f}", other, cheaper, mean)

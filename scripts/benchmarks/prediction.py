@@ -16,13 +16,14 @@ from scripts.benchmarks.functions.fitted import FITTED
 from scripts.benchmarks.functions.realistic import FUNCTIONS
 from scripts.benchmarks.prices import FILE, Row, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
-from scripts.benchmarks.realistic import from_file, spearman
-from scripts.benchmarks.tables import Table, machine, named
+from scripts.benchmarks.realistic import from_file
+from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.measure.timing import machine
 from veenv.rules import walk
 
 _LARGEST_KERNEL = 10_000
@@ -126,7 +127,7 @@ def _write(out: Path, rows: list[Row]) -> tuple[dict[str, float], float, float]:
     costs = fitted(rows)
     predicted = [float(np.dot([*costs.values()], row.counts)) for row in rows]
     rank = spearman(predicted, [row.seconds for row in rows])
-    ratio = float(np.exp(np.mean(np.log(chosen(rows, costs)))))
+    ratio = geometric_mean(chosen(rows, costs))
     notes = {"microseconds": costs, "spearman": round(rank, 4), "chosen": round(ratio, 4)}
     write(out, rows, machine=machine(), **notes)
     assert costs.keys() == MICROSECONDS.keys()

@@ -140,3 +140,14 @@ class Race:
 def at_batch(methods: Methods, size: int) -> dict[str, Callable[..., Any]]:
     """Functions of so many points; of one point they are as they were."""
     return {name: jax.vmap(f) if size > 1 else f for name, f in methods.items()}
+
+
+def difference(found: Any, expected: Any) -> float:
+    """The largest difference of two trees of arrays, in relation to the largest finite number."""
+    worst = 0.0
+    for x, y in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        largest = np.max(np.abs(y[np.isfinite(y)]), initial=1e-30)
+        worst = max(worst, float(np.max(np.abs(x[~same] - y[~same]), initial=0.0) / largest))
+    return worst

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 import veenv
+from scripts.benchmarks.cases import find
+from scripts.benchmarks.functions.case import single
 from scripts.benchmarks.fuse import ALL
 from scripts.benchmarks.tables import Table, named
 from veenv.kernel.fusing import trace_point
@@ -36,18 +36,11 @@ _INSTRUCTION = 16
 """Bytes that each takes since Volta."""
 
 
-def single(x: object) -> np.ndarray:
-    """An argument as an array, floats in float32."""
-    found = np.asarray(jnp.asarray(x))
-    return found.astype(np.float32) if np.issubdtype(found.dtype, np.floating) else found
-
-
 def jacobian(name: str, ids: Any = "reverse") -> ScalarProgram:
     """The scalar program of a task's Jacobian, in an order."""
-    task = veenv.tasks.get(name)
-    args = jax.tree.map(single, task.example_args())
-    fun = veenv.jacve(task.fun, ids, task.argnums, kernel="xla")
-    return trace_point(fun, args, {}, range(len(args))).program()
+    case = find(name).single()
+    fun = veenv.jacve(case.fun, ids, case.argnums, kernel="xla")
+    return trace_point(fun, case.args, {}, range(len(case.args))).program()
 
 
 def step(name: str) -> ScalarProgram:

@@ -20,7 +20,8 @@ from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.realistic import FUNCTIONS
 from scripts.benchmarks.prices import program_seconds
 from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
-from scripts.benchmarks.tables import Table, figure_of, machine, named
+from scripts.benchmarks.tables import Table, figure_of, named, spearman
+from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 
 FORMS = ("tune", "auto", "reverse")
@@ -225,9 +226,3 @@ def rank_correlation(rows: Sequence[Row]) -> float:
     """Spearman's rank correlation of predicted and measured times, of all programs of all rows."""
     pairs = [(row["predicted"][m], row["measured"][m]) for row in rows for m in row["predicted"]]
     return spearman(*zip(*pairs, strict=True)) if len(pairs) > 2 else 1.0
-
-
-def spearman(a: Any, b: Any) -> float:
-    """Spearman's rank correlation; ties rank in order of appearance."""
-    first, second = (np.argsort(np.argsort(np.asarray(x))) for x in (a, b))
-    return float(np.corrcoef(first, second)[0, 1])

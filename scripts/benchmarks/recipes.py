@@ -11,6 +11,7 @@ import numpy as np
 
 from scripts.benchmarks.functions import solved as problems
 from scripts.benchmarks.functions.solved import Problem
+from scripts.benchmarks.programs import difference
 from scripts.benchmarks.recipe_variants import Solve, Ways, adjust, implicit, integrate, newton
 from scripts.benchmarks.tables import Table, has
 from veenv.measure.timing import interleaved
@@ -87,8 +88,7 @@ def recipes(names: tuple[str, ...], repeats: int, *, small: bool = False) -> Ite
         seconds = {way: round(float(np.median(t)), 4) for way, t in times.items()}
         others = [seconds[way] for way in seconds if "veenv" not in way]
         for way, _, value, took, first in found:
-            scale = np.max(np.abs(found[0].value))
-            off = float(np.max(np.abs(value - found[0].value)) / scale)
+            off = difference(value, found[0].value)
             ratio = f"{seconds[way] / min(others):.2f}" if others else "–"
             cells = str(first), str(seconds[way]), took, f"{off:.1e}"
             table.add(f"{name}, {size:,}", ratio, way, *cells)

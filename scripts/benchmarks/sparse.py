@@ -69,13 +69,13 @@ def sparse(
         fun, x = DENSE[name].fun, _point(DENSE[name])
         jax.eval_shape(fun, x)
         methods = {"dense": veenv.jacve(fun), **{mode: make(fun) for mode, make in MODES.items()}}
-        ready, first = _ready(methods, x)
-        ms = _in_turn(ready, (x,), max(1, repeats // 10))
+        runs, first = ready(methods, x)
+        ms = in_turn(runs, (x,), max(1, repeats // 10))
         faster = min(MODES, key=lambda mode: ms[mode])
         times = *(ms[m] for m in ("dense", "jacrev", "jacfwd")), first["dense"], first[faster]
         table.add(name, f"{ms['dense'] / ms[faster]:.2f}", *map(str, times))
     for name, methods, args in _second():
-        times = _in_turn(methods, args, repeats)
+        times = in_turn(methods, args, repeats)
         yield (table := Table("case", *times))
         table.add(name, *map(str, times.values()))
     yield from recipes(recipe, solutions, small=small)
@@ -91,14 +91,14 @@ def warm() -> None:
     methods = {"": veenv.jacve(fun, sparse_representation=True)}
     if has("asdex"):
         methods["asdex"] = importlib.import_module("asdex").jacobian(fun, x)
-    _ready(methods, x)
+    ready(methods, x)
 
 
 def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> dict[str, Any]:
     """A row; `left` takes what was not measured, and why."""
     fun, x = case.fun, _point(case)
     jax.eval_shape(fun, x)  # JAX remembers what it traced first: whoever comes next is faster
-    methods, first = _ready({"ms": veenv.jacve(fun, sparse_representation=True)}, x)
+    methods, first = ready({"ms": veenv.jacve(fun, sparse_representation=True)}, x)
     ours = methods["ms"]
     jacobian = ours(x)
     points = np.random.default_rng(1).normal(size=(POINTS, case.size))
@@ -111,8 +111,8 @@ def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> di
             began = time.perf_counter()
             coloured = asdex.jacobian(fun, x)
             took = time.perf_counter() - began
-            ready, seconds = _ready({"asdex ms": coloured}, x)
-            methods |= ready
+            runs, seconds = ready({"asdex ms": coloured}, x)
+            methods |= runs
             row["asdex first"] = str(round(took + seconds["asdex ms"], 3))
         except NotImplementedError:  # a primitive that it has no pattern of
             left.append(f"{name} by asdex (it has no pattern)")
@@ -122,8 +122,8 @@ def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> di
         peer = importlib.import_module("sparsejac")
         bcoo = jacobian.to_bcoo()  # its pattern is given: sparsejac does not find it
         pattern = type(bcoo)((jnp.ones_like(bcoo.data), bcoo.indices), shape=bcoo.shape)
-        methods |= _ready({mode: getattr(peer, mode)(fun, pattern) for mode in MODES}, x)[0]
-    times = _in_turn(methods, (x,), repeats)
+        methods |= ready({mode: getattr(peer, mode)(fun, pattern) for mode in MODES}, x)[0]
+    times = in_turn(methods, (x,), repeats)
     row |= {key: str(ms) for key, ms in times.items()}
     if "jacrev" in times:
         row["sparsejac ms"] = str(min(times["jacrev"], times["jacfwd"]))
@@ -176,7 +176,7 @@ def _folx(fun: Callable[..., Any]) -> dict[str, Any]:
     return {"folx ms": lambda x: folx.forward_laplacian(fun)(x).laplacian}
 
 
-def _ready(methods: dict[str, Any], x: Any) -> tuple[dict[str, Any], dict[str, float]]:
+def ready(methods: dict[str, Any], x: Any) -> tuple[dict[str, Any], dict[str, float]]:
     """Compiled functions, and the seconds until the first result of each."""
     runs, seconds = {}, {}
     for name, method in methods.items():
@@ -187,7 +187,7 @@ def _ready(methods: dict[str, Any], x: Any) -> tuple[dict[str, Any], dict[str, f
     return runs, seconds
 
 
-def _in_turn(methods: dict[str, Any], args: Sequence[Any], repeats: int) -> dict[str, float]:
+def in_turn(methods: dict[str, Any], args: Sequence[Any], repeats: int) -> dict[str, float]:
     """Median milliseconds of each method, all called once in each round."""
     times = interleaved(methods, args, 20 * repeats, seconds=0.5, fewest=repeats)
     return {name: round(1e3 * float(np.median(t)), 4) for name, t in times.items()}

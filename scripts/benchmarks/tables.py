@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
+import numpy as np
+from scipy.stats import spearmanr
 
+from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 
 PAGE = "docs/internals/results.md"
@@ -24,15 +24,6 @@ PLOTTED = (
     "seconds", "call to return", "ms", "of its time", "weight",
 )  # fmt: skip
 """Beginnings of the columns that a plot shows, the preferred ones first."""
-
-
-def machine() -> str:
-    """One line on the machine and the versions."""
-    devices = ", ".join(sorted({d.device_kind for d in jax.devices()}))
-    return (
-        f"{os.cpu_count()} CPU cores ({platform.processor() or platform.machine()}), JAX devices: "
-        f"{devices}; Python {platform.python_version()}, jax {jax.__version__}"
-    )
 
 
 def has(name: str) -> bool:
@@ -129,6 +120,17 @@ def number(text: str) -> float | None:
     """
     match = re.match(r"\**(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", text)
     return float(match[1].replace(",", "")) if match else None
+
+
+def geometric_mean(ratios: Any) -> float:
+    """The geometric mean of ratios."""
+    return float(np.exp(np.log(ratios).mean()))
+
+
+def spearman(a: Any, b: Any) -> float:
+    """Spearman's rank correlation."""
+    found: Any = spearmanr(a, b)
+    return float(found.statistic)
 
 
 def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole: bool) -> None:

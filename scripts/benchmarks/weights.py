@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 
 from scripts.benchmarks.programs import compiled
-from scripts.benchmarks.tables import Table, machine
+from scripts.benchmarks.tables import Table
 from veenv.kernel.fusing import fuse
-from veenv.measure.timing import interleaved
+from veenv.measure.timing import interleaved, machine
 from veenv.orders.documents import write_text
 from veenv.rules.operations import FILE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import jax
@@ -12,9 +11,8 @@ import numpy as np
 import veenv
 from scripts.benchmarks.functions.writings import PROBLEMS
 from scripts.benchmarks.functions.writings import writings as writings_of
-from scripts.benchmarks.sparse import warm
+from scripts.benchmarks.sparse import in_turn, ready, warm
 from scripts.benchmarks.tables import Table
-from veenv.measure.timing import interleaved
 
 
 def writings(
@@ -43,24 +41,16 @@ def writings(
         assert default is not None
         made = PROBLEMS[name](max(2, round(scale * default[0])))
         x = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1, made.size))
-        ready, first, rows = {}, {}, {}
+        runs, first, others = {}, {}, {}
         for writing, fun in writings_of(made).items():
             jax.eval_shape(fun, x)  # JAX remembers what it traced first
-            seconds = []
-            for jacobian in (jax.jacfwd(fun), veenv.jacve(fun, sparse_representation=True)):
-                began = time.perf_counter()
-                ready[writing] = jax.jit(jacobian)
-                found = jax.block_until_ready(ready[writing](x))
-                seconds.append(time.perf_counter() - began)
-            equations = len(jax.make_jaxpr(ready[writing])(x).eqns[0].params["jaxpr"].eqns)
-            rows[writing] = (found.nse, equations, round(seconds[0], 3))
-            first[writing] = seconds[1]
-        times = interleaved(ready, (x,), 20 * repeats, seconds=0.5, fewest=repeats)
-        ms = {writing: 1e3 * float(np.median(t)) for writing, t in times.items()}
-        for writing, (stored, equations, jax_first) in rows.items():
+            others[writing] = ready({writing: jax.jacfwd(fun)}, x)[1][writing]
+            sparse = {writing: veenv.jacve(fun, sparse_representation=True)}
+            for known, new in zip((runs, first), ready(sparse, x), strict=True):
+                known |= new
+        ms = in_turn(runs, (x,), repeats)
+        for writing, run in runs.items():
             over, later = ms[writing] / min(ms.values()), first[writing] / min(first.values())
-            numbers = stored, equations, round(ms[writing], 4), round(over, 2)
-            table.add(
-                name, writing, *map(str, numbers), f"{first[writing]:.3f}", f"{later:.2f}",
-                str(jax_first),
-            )  # fmt: skip
+            equations = len(jax.make_jaxpr(run)(x).eqns[0].params["jaxpr"].eqns)
+            numbers = run(x).nse, equations, ms[writing], round(over, 2), first[writing]
+            table.add(name, writing, *map(str, numbers), f"{later:.2f}", str(others[writing]))

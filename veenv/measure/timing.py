@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.api import jacve
+from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
 from veenv.tasks import Task
 
@@ -25,6 +28,7 @@ USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 SHORTEST = 2e-3
 """Seconds that a turn lasts at least: 40 times what waking the thread that waits takes."""
 JAX_MODES = ("jacfwd", "jacrev")
+OURS, KERNEL = "this order", "one kernel"
 _COMPILING = 0.7  # share of a limit of time after which no other method is compiled
 _TURNS = 4  # turns of which the fastest tells how long a call takes: the first find cold caches
 _LARGE = 0.2
@@ -100,6 +104,23 @@ def measure(
         else:
             methods[name] = by_xla(name)
     return timed(methods, task.example_args(), batch, rounds, seed, longest=longest)[0]
+
+
+def times(
+    task: Task, ids: Sequence[int], batch: int, rounds: int, seed: int = 0
+) -> tuple[tuple[Timing, ...], tuple[str, ...]]:
+    """Times an order and JAX's modes, each as XLA and as one kernel, interleaved.
+
+    The methods are named ``"jacfwd"`` or ``"jacfwd, one kernel"``; a sentence says why one is
+    missing.
+    """
+    ways = {OURS: jacve(task.fun, tuple(ids), task.argnums, kernel="xla")}
+    ways |= {mode: getattr(jax, mode)(task.fun, task.argnums) for mode in JAX_MODES}
+    methods = {}
+    for way, jacobian in ways.items():
+        methods |= {way: jacobian, f"{way}, {KERNEL}": fuse(jacobian)}
+    bars, missing = timed(methods, task.example_args(), batch, rounds, seed, longest=4.0)
+    return bars, tuple(f"{way}: not timed, {reason}" for way, reason in missing.items())
 
 
 def timed(
@@ -279,3 +300,12 @@ def analysis(compiled: Any) -> tuple[float | None, int | None]:
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
     return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)
+
+
+def machine() -> str:
+    """The machine and the versions, as one line."""
+    kinds = ", ".join(sorted({d.device_kind for d in jax.devices()}))
+    return (
+        f"{os.cpu_count()} CPU cores ({platform.machine()}), JAX on {kinds}, "
+        f"Python {platform.python_version()}, jax {jax.__version__}"
+    )

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import tyro
 from tyro.conf import OmitArgPrefixes
 
@@ -25,7 +22,7 @@ from veenv.agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.comparison import compare
 from veenv.measure.proof import TOLERANCE
-from veenv.measure.timing import USUAL
+from veenv.measure.timing import USUAL, machine
 from veenv.measure.validation import Report, validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
@@ -214,12 +211,3 @@ def as_json(report: Report) -> dict[str, object]:
     record = dataclasses.asdict(report)
     record["passed"] = report.passed
     return json.loads(json.dumps(record), parse_constant=str)
-
-
-def machine() -> str:
-    """The machine and the versions."""
-    kinds = ", ".join(sorted({d.device_kind for d in jax.devices()}))
-    return (
-        f"{os.cpu_count()} CPU cores ({platform.machine()}), JAX on {kinds}, "
-        f"Python {platform.python_version()}, jax {jax.__version__}"
-    )

@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     def single(self) -> Case:
         """The same at a point of float32."""
-        return self._replace(args=jax.tree.map(lambda x: np.asarray(x, np.float32), self.args))
+        return self._replace(args=jax.tree.map(single, self.args))
 
 
 class Cases(dict[str, Case]):
@@ -65,6 +65,12 @@ class Numbers:
     def uniform(self, low: float, high: float, *shape: int) -> jax.Array:
         """Between two bounds."""
         return jnp.asarray(self.rng.uniform(low, high, shape), jnp.float32)
+
+
+def single(x: object) -> np.ndarray:
+    """An argument as an array, floats in float32."""
+    found = np.asarray(jnp.asarray(x))
+    return found.astype(np.float32) if np.issubdtype(found.dtype, np.floating) else found
 
 
 def points(args: Any, batch: int) -> Any:

@@ -15,7 +15,7 @@ for name in ("diffrax", "optimistix", "lineax", "jaxopt", "optax", "blackjax"):
     library(name)
 with usual_promotion():
     from scripts.benchmarks.functions.solves import DERIVATIVES, SOLVES, Solve
-    from scripts.benchmarks.libraries import difference
+    from scripts.benchmarks.programs import difference
 
 BATCH = 12
 NARROW = ["diffrax Tsit5", "diffrax CubicInterpolation", "optimistix Newton", "lineax SVD"]

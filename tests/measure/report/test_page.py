@@ -16,9 +16,8 @@ import veenv
 from veenv.graph.playback import play
 from veenv.measure.proof import prove
 from veenv.measure.report import Subject, page, page_path, read_subjects, write_report
-from veenv.measure.report.bars import times
 from veenv.measure.report.sparsity import pattern
-from veenv.measure.timing import Timing
+from veenv.measure.timing import Timing, times
 from veenv.orders.shipped import best_for
 from veenv.tasks import Task
 

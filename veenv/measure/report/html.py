@@ -10,10 +10,9 @@ from veenv import tasks
 from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import Elimination
 from veenv.measure.proof import Proof
-from veenv.measure.report.bars import KERNEL, OURS, machine
 from veenv.measure.report.source import CLASSICAL, Subject
 from veenv.measure.report.sparsity import Pattern
-from veenv.measure.timing import JAX_MODES, SAME, Timing
+from veenv.measure.timing import JAX_MODES, KERNEL, OURS, SAME, Timing, machine
 from veenv.orders.shipped import proved_bound
 
 CELL = 10

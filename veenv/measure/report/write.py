@@ -11,9 +11,9 @@ from veenv.graph.layout import positions
 from veenv.graph.playback import Elimination, play
 from veenv.measure.proof import Proof, prove
 from veenv.measure.report import html
-from veenv.measure.report.bars import times
 from veenv.measure.report.source import Subject
 from veenv.measure.report.sparsity import pattern
+from veenv.measure.timing import times
 from veenv.orders.documents import write_text
 
 LARGEST_GRAPH = 4000
