@@ -4,10 +4,13 @@ from .config.search import SearchConfig
 from .nn.networks import GraphNetwork
 from .nn.own import OwnNetwork
 from .nn.weights import load_weights
+from .ppo.ppo import Batch, Outputs, ppo_loss
 from .ppo.trainer import Trainer, Update
 
 __all__ = [
+    "Batch",
     "GraphNetwork",
+    "Outputs",
     "OwnNetwork",
     "PPOConfig",
     "Run",
@@ -16,6 +19,7 @@ __all__ = [
     "Trainer",
     "Update",
     "load_weights",
+    "ppo_loss",
     "train",
     "train_seeds",
 ]

@@ -17,6 +17,7 @@ from veenv.agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_durati
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.own import Network
+from veenv.agents.ppo.ppo import StepsLoss
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder, identity_of
@@ -144,6 +145,7 @@ def train(
     time_limit: float | str | None = None,
     folder: str | os.PathLike[str] | None = None,
     network: Any = None,
+    loss: StepsLoss | None = None,
     callback: Callable[[Progress], object] | None = None,
 ) -> Run:
     """Trains an agent to find cheap elimination orders.
@@ -170,6 +172,8 @@ def train(
         Given are weights, which decide its size, or a network of your own that reads what the
         environment shows: ``init(key, observation)`` and ``apply(weights, observation)``, as an
         object or a tuple, or a pytree that is called with an observation.
+      loss: in place of `ppo_loss`, of the same form; it returns the loss, or that and a dict of
+        numbers for the metrics. It may call `ppo_loss` and add to it.
       callback: called after every train step.
 
     Returns:
@@ -192,7 +196,9 @@ def train(
     limit = _limit(time_limit, config)
     played = Played.of(what, cost, args, argnums)
     first, config = first_network(network, played.tasks.env, config)
-    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
+    trainer = make_trainer(
+        agent, config, search or SearchConfig(), played.tasks, network=first, loss=loss
+    )
     curriculum = FixedTasks(trainer, AGENTS[agent])
     state = curriculum.init()
     if folder is None:

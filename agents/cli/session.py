@@ -106,7 +106,7 @@ def run_seeds(args: TrainArgs, write_line: Callable[[str], None]) -> int:
         agent=args.agent,
         search=args.search,
         time_limit=args.seconds,
-        network=args.read_network(),
+        network=args.read("network"),
     )
     write_line(f"\n{found}")
     names = played.tasks.names

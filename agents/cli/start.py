@@ -73,7 +73,13 @@ def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) ->
     env = None if played is None else played.tasks.env
     network, ppo = _start_from(args, env, resumed=resumed)
     make = partial(
-        make_trainer, args.agent, ppo, args.search, devices=args.scale.devices, network=network
+        make_trainer,
+        args.agent,
+        ppo,
+        args.search,
+        devices=args.scale.devices,
+        network=network,
+        loss=args.read("loss"),
     )
     if played is not None:
         return FixedTasks(make(played.tasks), AGENTS[args.agent])
@@ -211,7 +217,7 @@ def _start_from(
     args: TrainArgs, env: VertexEnv | None, *, resumed: bool
 ) -> tuple[Network | None, PPOConfig]:
     """As `first_network`; weights of a run that is resumed are those of its checkpoint."""
-    network, ppo = first_network(args.read_network(), env, args.ppo)
+    network, ppo = first_network(args.read("network"), env, args.ppo)
     if args.init_from is not None:
         ppo = dataclasses.replace(ppo, start_updates=0)
         if not resumed:

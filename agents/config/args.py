@@ -100,6 +100,8 @@ class TrainArgs:
     network: str | None = None
     """Network of your own, as MODULE:NAME (training.html), in place of the options of the
     network."""
+    loss: str | None = None
+    """Loss of your own, as MODULE:NAME (networks.html), in place of PPO's."""
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
     checkpoint_updates: int | None = None
@@ -138,13 +140,14 @@ class TrainArgs:
         check_integers(self, "rank_by_time", 1, MOST_RANKED)
         check_integers(self, "seeds")
 
-    def read_network(self) -> Any:
-        """The network that --network names; None where there is none.
+    def read(self, option: str) -> Any:
+        """The network or the loss that an option names; None where there is none.
 
         Raises:
           ValueError: as `veenv.tasks.user.find`.
         """
-        return None if self.network is None else find(self.network, "--network")[0]
+        path = getattr(self, option)
+        return None if path is None else find(path, f"--{option}")[0]
 
     @property
     def seconds(self) -> float | None:

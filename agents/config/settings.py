@@ -74,7 +74,7 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
                 f"{config} names {where!r}: no address that a run folder names is read; give it "
                 "with --init-from"
             )
-        for code in ("function", "network"):
+        for code in ("function", "network", "loss"):
             if settings.get(code) is not None and _value_of(code, args) is None:
                 refuse_code(config, settings[code], code)
         before += to_args(record, settings, config)

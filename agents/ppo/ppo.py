@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import chex
@@ -51,23 +50,58 @@ class Batch:
     imitate: Float[Array, "*n"] | None = None
 
 
-def loss_fn(
-    network: Network, parts: Sequence[Batch], config: PPOConfig, ent_coef: Float[Array, ""]
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """What the network that is trained says of the steps of a minibatch.
+
+    Attributes:
+      log_prob: of the action that was taken, float32 [M].
+      entropy: of its policy, float32 [M].
+      value: by its critic, float32 [M].
+    """
+
+    log_prob: Float[Array, " M"]
+    entropy: Float[Array, " M"]
+    value: Float[Array, " M"]
+
+
+StepsLoss = Callable[[Outputs, Batch, PPOConfig, Float[Array, ""]], Any]
+"""A loss as `ppo_loss`: its number, or that and numbers for the metrics."""
+
+
+def ppo_loss(
+    outputs: Outputs, batch: Batch, config: PPOConfig, progress: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Stats]:
-    """PPO's loss on a minibatch [M] of steps of each phase, and what is worth logging about it."""
-    bias = prior(config.window or 0)
-    seen = [_read(network, part, bias) for part in parts]
-    log_prob, entropies, value = (jnp.concatenate(x) for x in zip(*seen, strict=True))
-    bare = [dataclasses.replace(part, inputs=()) for part in parts]
-    batch: Batch = jax.tree.map(lambda *x: jnp.concatenate(x), *bare)
-    weight = batch.weight
-    entropy = losses.weighted_mean(entropies, weight)
+    """PPO's loss on a minibatch of steps; for others, `train` takes one of this form.
+
+    Args:
+      outputs: what the network that is trained says of the steps.
+      batch: what was seen when they were played, but for `inputs`. Means are `weighted_mean` of
+        `veenv.agents.ppo.losses`, for some steps are padding.
+      config: the settings.
+      progress: the share of the training that is over, float32 [].
+
+    Returns:
+      The loss, and numbers for the metrics by name. Training goes on to the next episodes where
+      `approx_kl` is above `config.target_kl`.
+
+    Examples:
+      >>> one = jnp.ones(1)
+      >>> batch = Batch((), one.astype(int), 0 * one, one, one, one, one)
+      >>> loss, stats = ppo_loss(Outputs(0 * one, one, one), batch, PPOConfig(), 1.0)
+      >>> float(loss), sorted(stats)[:2]
+      (-1.0, ['approx_kl', 'clip_fraction'])
+    """
+    weight, log_prob = batch.weight, outputs.log_prob
+    entropy = losses.weighted_mean(outputs.entropy, weight)
     policy_loss = losses.clipped_policy_loss(
         log_prob, batch.log_prob, batch.advantage, weight, config.clip_eps
     )
     value_loss = losses.clipped_value_loss(
-        value, batch.value, batch.target, weight, config.value_clip_eps
+        outputs.value, batch.value, batch.target, weight, config.value_clip_eps
     )
+    ent_coef = anneal(config.ent_coef, config.final_ent_coef, progress)
     loss = policy_loss + config.vf_coef * value_loss - ent_coef * entropy
     if batch.imitate is not None:
         loss -= config.self_imitation * losses.weighted_mean(log_prob, batch.imitate)
@@ -78,12 +112,6 @@ def loss_fn(
         "approx_kl": losses.approximate_kl(log_prob, batch.log_prob, weight),
         "clip_fraction": losses.clip_fraction(log_prob, batch.log_prob, weight, config.clip_eps),
     }
-
-
-def _read(network: Network, part: Batch, bias: Array | float) -> tuple[Array, Array, Array]:
-    """Log-probabilities of the actions, entropies and values of steps [M], float32 [M] all."""
-    logits, value = read_steps(network, part.inputs)
-    return *log_prob_and_entropy(logits + bias, part.inputs.mask, part.action), value
 
 
 def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
@@ -113,7 +141,35 @@ def play_batch(
     return make_batch(trajectory, config), episodes, found
 
 
-def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:
-    """PPO's loss when a share of the training is over."""
-    ent_coef = anneal(config.ent_coef, config.final_ent_coef, progress)
-    return partial(loss_fn, config=config, ent_coef=ent_coef)
+def make_loss(
+    config: PPOConfig, progress: Float[Array, ""], of_steps: StepsLoss = ppo_loss
+) -> Loss:
+    """A loss of steps as one of a network, when a share of the training is over.
+
+    Raises:
+      TypeError: what it returns is no number, or none with numbers by name.
+    """
+
+    def loss(network: Network, parts: Sequence[Batch]) -> tuple[Array, Stats]:
+        found: Any = of_steps(*reread(network, parts, config.window or 0), config, progress)
+        pair = isinstance(found, tuple) and len(found) == 2
+        number, stats = found if pair else (found, {})
+        shapes = [jnp.shape(x) for x in jax.tree.leaves((number, stats))]
+        if not isinstance(stats, dict) or not shapes or any(shapes):
+            raise TypeError(
+                "expected of a loss a number, or that and a dict of numbers; got "
+                f"{jax.tree.map(jnp.shape, found)!s:.200}"
+            )
+        return number, stats
+
+    return loss
+
+
+def reread(network: Network, parts: Sequence[Batch], window: int) -> tuple[Outputs, Batch]:
+    """What a network says of steps, and these, for all phases together."""
+    seen, bias = [], prior(window)
+    for part in parts:
+        logits, value = read_steps(network, part.inputs)
+        log_prob, entropy = log_prob_and_entropy(logits + bias, part.inputs.mask, part.action)
+        seen.append((Outputs(log_prob, entropy, value), dataclasses.replace(part, inputs=())))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *seen)

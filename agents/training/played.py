@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -18,7 +19,8 @@ from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.own import Network, OwnNetwork
 from veenv.agents.nn.weights import architecture
 from veenv.agents.policy import policy_orders
-from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.ppo import StepsLoss, make_loss
+from veenv.agents.ppo.trainer import PPO, Trainer
 from veenv.env import TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
 from veenv.env.task_set import stack_params
@@ -145,10 +147,12 @@ def make_trainer(
     network: Network | None = None,
     *,
     stay: bool = True,
+    loss: StepsLoss | None = None,
 ) -> Trainer:
     """An agent on tasks, which starts from a network or, without one, from fresh parameters.
 
-    Large tasks that stay are played from the orders known of them, through a window.
+    Large tasks that stay are played from the orders known of them, through a window.  With a loss
+    it takes the place of PPO's.
 
     Raises:
       ValueError: as `Trainer` and `veenv.agents.alphazero.make_trainer`, mctx is not installed, or
@@ -165,7 +169,14 @@ def make_trainer(
         known = None
         if stay and window_on(played.env.num_actions, ppo):
             known = [known_order(graph, played.env.cost) for graph in played.graphs]
-        return Trainer(ppo, played, devices, network=network, known=known)
+        own = (
+            PPO
+            if loss is None
+            else dataclasses.replace(PPO, loss=partial(make_loss, of_steps=loss))
+        )
+        return Trainer(ppo, played, devices, own, network, known)
+    if loss is not None:
+        raise ValueError("loss takes the place of PPO's; AlphaZero has another")
     try:
         from veenv.agents.alphazero import alphazero
     except ImportError as error:

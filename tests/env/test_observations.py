@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import veenv
-from veenv.env import random_action, to_graphs_tuple, to_pyg
+from veenv.env import TaskDistribution, random_action, to_graphs_tuple, to_pyg
 from veenv.env.convert import GraphsTuple
 from veenv.env.encode import Layout, Spec
 from veenv.env.env import VertexEnv
@@ -214,3 +216,35 @@ def test_a_spec_bounds_its_edges():
         env = veenv.make(name)
         spec = Spec.of(env.graph, "multiplications")
         assert len(env.graph.edges) <= num_paths(env.graph, spec) <= most_edges(spec)
+
+
+def most_seen(graph, draw, of):
+    """Most edges at a time of an order that takes each time the one of some that makes most."""
+    edges, left, most = set(graph.edges), list(graph.eliminable), len(graph.edges)
+    while left:
+        tried = {}
+        for vertex in draw.sample(left, min(of, len(left))):
+            node = vertex + graph.num_inputs - 1
+            before = [u for u, w in edges if w == node]
+            after = [w for u, w in edges if u == node]
+            made = edges | {(u, w) for u in before for w in after}
+            tried[vertex] = {edge for edge in made if node not in edge}
+        vertex = max(tried, key=lambda v: len(tried[v]))
+        edges = tried[vertex]
+        left.remove(vertex)
+        most = max(most, len(edges))
+    return most
+
+
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "Robertson", "LIF", "mlp"])
+def test_by_default_graphs_have_room_for_what_orders_make_and_not_for_all_paths(name):
+    from veenv.env.graph_view import num_paths
+
+    env = veenv.make(name, observation="graph")
+    room = env.observation_space["edges"].shape[0]
+    draw = random.Random(7)
+    most = max(most_seen(env.graph, draw, of) for of in (1, 4, 16))
+    assert most <= room <= num_paths(env.graph, env.spec)
+    assert room <= 3 * most
+    tasks = TaskDistribution.of([name]).observing("graph")
+    assert tasks.env.observation_space["edges"].shape[0] == room

@@ -88,8 +88,9 @@ class VertexEnv:
           normalise: divides rewards by the cost of the cheapest classical order (by 1 if that is
             free), so that -1 is the return of that order, whatever the task.
           observation: ``"adjacency"``, ``"flat"``, ``"graph"`` or ``"packed"``.
-          max_edges: room for edges in observations of kind ``"graph"``; by default enough for
-            every order. Where there are more, the features of all nodes are NaN.
+          max_edges: room for edges in observations of kind ``"graph"``; by default twice
+            what an order shows that makes many. Where there are more, the features of all nodes
+            are NaN.
 
         Raises:
           ValueError: if `cost` is not a cost model, `shaping` not a reference order,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ class GraphView:
 
     @classmethod
     def of(cls, spec: Spec, graph: Graph | None, max_edges: int | None) -> GraphView:
-        """The view with room for `max_edges`, or for as many as any order can make.
+        """The view with room for `max_edges`, or for as many as orders make (`room_for`).
 
         Raises:
           ValueError: `max_edges` is no positive number.
@@ -81,7 +82,7 @@ class GraphView:
         if max_edges is not None and max_edges < 1:
             raise ValueError(f"max_edges must be at least 1, got {max_edges}")
         if max_edges is None:
-            max_edges = most_edges(spec) if graph is None else num_paths(graph, spec)
+            max_edges = most_edges(spec) if graph is None else room_for(graph, spec)
         return cls(spec, max(1, max_edges))
 
     @property
@@ -263,6 +264,36 @@ def most_edges(spec: Spec) -> int:
     """Edges that a graph of a spec can have: from inputs to all, and from slots to later ones."""
     slots, ends = spec.num_actions, spec.num_outputs
     return spec.num_inputs * spec.columns + slots * (slots - 1) // 2 + slots * ends
+
+
+def room_for(graph: Graph, spec: Spec) -> int:
+    """Twice the most edges at a time of an order that makes many: it takes the best of 32 each.
+
+    The most that annealing over the sets of eliminated vertices has found is 1.2 times as many.
+    """
+    after: dict[int, set[int]] = {node: set() for node in range(graph.num_nodes)}
+    before: dict[int, set[int]] = {node: set() for node in after}
+    for source, target in graph.edges:
+        after[source].add(target)
+        before[target].add(source)
+    number = most = len(graph.edges)
+    draw, left = random.Random(0), [v + graph.num_inputs - 1 for v in graph.eliminable]
+
+    def gain(v: int) -> int:
+        """Edges more without a vertex."""
+        new = sum(len(after[v] - after[u]) for u in before[v])
+        return new - len(before[v]) - len(after[v])
+
+    while left:
+        v = max(draw.sample(left, min(32, len(left))), key=gain)
+        left.remove(v)
+        number += gain(v)
+        most = max(most, number)
+        for u in before[v]:
+            after[u] = (after[u] | after[v]) - {v}
+        for w in after[v]:
+            before[w] = (before[w] | before[v]) - {v}
+    return min(2 * most, num_paths(graph, spec))
 
 
 def num_paths(graph: Graph, spec: Spec) -> int:

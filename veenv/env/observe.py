@@ -79,7 +79,7 @@ class Observer:
           kind: which.
           rules: of the environment.
           graph: the only graph that is played; None if others may be.
-          max_edges: room for edges in the lists of a graph; enough for every order by default.
+          max_edges: room for edges in the lists of a graph; by default as `VertexEnv` says.
 
         Raises:
           ValueError: there is no such kind, or `max_edges` is no positive number, or it is given

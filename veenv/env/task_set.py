@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import VertexEnv
 from veenv.env.factory import task_graph
-from veenv.env.graph_view import most_edges, num_paths
+from veenv.env.graph_view import most_edges, room_for
 from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping, classical_costs
 from veenv.env.state import Observation, State
@@ -210,7 +210,7 @@ class TaskDistribution:
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> Self:
         """The same tasks with another kind of observations, as `VertexEnv.observing`."""
         if max_edges is None and observation == "graph":
-            max_edges = max(num_paths(graph, self.env.spec) for graph in self.graphs)
+            max_edges = max(room_for(graph, self.env.spec) for graph in self.graphs)
             max_edges = max_edges if self.family is None else most_edges(self.env.spec)
         return replace(self, env=self.env.observing(observation, max_edges))
 

@@ -137,7 +137,7 @@ def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, ca
         parse_training(["--config", path])
     assert "code runs only if the command line names it: add --network" in capsys.readouterr().err
     args = parse_training(["--config", path, "--network", "math:pi"])
-    assert args.read_network() == math.pi
+    assert args.read("network") == math.pi
 
 
 @pytest.mark.parametrize(

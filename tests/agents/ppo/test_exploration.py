@@ -10,7 +10,7 @@ import pytest
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.ppo.exploration import BestSoFar, Roles, explores, play, prefixes
-from veenv.agents.ppo.ppo import loss_fn, make_batch
+from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.trainer import Trainer
 from veenv.env import Spec
 
@@ -92,7 +92,7 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
         config = dataclasses.replace(CONFIG, self_imitation=weight)
         [batch] = make_batch(trajectory, config)
         rows = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-        return loss_fn(network, (rows,), config, jnp.float32(0.0))[0]
+        return make_loss(config, jnp.float32(1.0))(network, (rows,))[0]
 
     replayed = np.asarray(trajectory.replayed) == 1
     expected = -np.asarray(trajectory.log_prob)[replayed].mean()

@@ -10,7 +10,7 @@ import pytest
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.ppo.phases import PHASES, Phase, in_phases, phases_of
-from veenv.agents.ppo.ppo import Batch, loss_fn, make_batch
+from veenv.agents.ppo.ppo import Batch, make_batch, make_loss
 from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.updates import phase_indices
 
@@ -66,7 +66,7 @@ def test_losses_and_gradients_do_not_depend_on_the_phases(played):
     joined = {name: jnp.concatenate([getattr(p, name) for p in parts]) for name in NAMES}
     joined["action"] = jnp.asarray(one.place)
     whole = Batch(one.inputs[0], **joined)
-    gradient = jax.jit(jax.grad(lambda n, b: loss_fn(n, b, CONFIG, jnp.float32(0.01))[0]))
+    gradient = jax.jit(jax.grad(lambda n, b: make_loss(CONFIG, jnp.float32(0.0))(n, b)[0]))
     flat = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), b) for b in ((whole,), parts)]
     pairs = zip(*(jax.tree.leaves(gradient(network, b)) for b in flat), strict=True)
     for a, b in pairs:

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.conftest import SHARED
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import place
-from veenv.agents.ppo.ppo import loss_fn, make_batch, make_loss
+from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import anneal, fit, minibatch_indices
@@ -54,7 +54,7 @@ def same(a, b):
 def test_loss_where_nothing_has_moved_yet(start):
     state, [batch] = start
     batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-    _, stats = eqx.filter_jit(loss_fn)(state.network, (batch,), CONFIG, jnp.float32(0.0))
+    _, stats = eqx.filter_jit(make_loss(CONFIG, jnp.float32(0.0)))(state.network, (batch,))
     mean_advantage = float((batch.advantage * batch.weight).sum() / batch.weight.sum())
     np.testing.assert_allclose(stats["policy_loss"], -mean_advantage, atol=1e-5)
     np.testing.assert_allclose(stats["approx_kl"], 0.0, atol=1e-6)
