@@ -323,9 +323,8 @@ def _multiplies(equation: Equation, varying: list[int]) -> bool:
     known = facts(equation.primitive.name)
     if known.bilinear:
         return len(varying) > 1
-    if known.name == "div":
-        return 1 in varying
-    return bool(varying) and known.elementwise and known.slope == "values"
+    linear = known.linear_in(len(equation.inputs)) or ()
+    return known.elementwise and known.slope == "values" and not {*varying} <= {*linear}
 
 
 def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
@@ -367,20 +366,20 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
         if not used:
             continue
         equation, custom = lin.program.equations[number], lin.customs[number]
-        name, total = equation.primitive.name, _is_total(lin, number, bounds)
+        known, total = facts(equation.primitive.name), _is_total(lin, number, bounds)
         masked = [e for e in used if e.partial.mask is not None]
         if custom is not None and _masks(custom.linearisation):
             masked = list(used)
             if not total:
                 return True
-        pole = facts(name).partials == "poles" or (name == "pow" and not bounds.is_root(equation))
+        pole = known.partials in ("poles", "root") and not bounds.is_root(equation)
         finite = finite and (total or (pole and not bounds.is_almost_zero(equation)))
-        if not reverse and facts(name).selects:
+        if not reverse and known.selects:
             computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
             return True
-        if facts(name).partials != "defined":
+        if known.partials != "defined":
             infinite.update(e.target for e in used if not total or e.source in infinite)
     return computed and not finite
 
@@ -396,12 +395,11 @@ def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
     equation, custom = lin.program.equations[number], lin.customs[number]
     if custom is not None:  # what depends on the operands alone is a coefficient of the rule
         return all(map(_is_total_anywhere, custom.linearisation.program.equations))
-    name, first = equation.primitive.name, equation.inputs[0] if equation.inputs else None
-    if name == "div":
-        return bounds.is_apart_from_zero(equation.inputs[1])
-    if name in ("sqrt", "cbrt", "rsqrt", "pow", "log"):
-        return bounds.lower(first) >= _APART
-    return _is_total_anywhere(equation)
+    known = facts(equation.primitive.name)
+    if known.singular is None or known.power(equation.params) is not None:
+        return _is_total_anywhere(equation)
+    x = equation.inputs[known.singular]
+    return bounds.lower(x) >= _APART or (known.partials == "poles" and bounds.is_apart(x))
 
 
 def _is_total_anywhere(equation: Any) -> bool:
@@ -410,12 +408,12 @@ def _is_total_anywhere(equation: Any) -> bool:
 
 
 def _is_total_itself(equation: Any) -> bool:
-    name, params = equation.primitive.name, equation.params
-    if name == "integer_pow":
-        return bool(0 <= params["y"] <= _LARGEST_POWER)
-    if name == "gather":  # out of bounds it may fill with NaN
-        return "FILL" not in str(params["mode"]).upper()
-    return facts(name).partials == "finite"
+    known, params = facts(equation.primitive.name), equation.params
+    power = known.power(params)
+    if power is not None:
+        return 0 <= power <= _LARGEST_POWER
+    fills = known.form == "take" and "FILL" in str(params.get("mode")).upper()  # with NaN
+    return known.partials == "finite" and not fills
 
 
 class Bounds:
@@ -427,27 +425,24 @@ class Bounds:
 
     def is_root(self, equation: Equation) -> bool:
         """Whether an equation may have infinite partials where its result is finite."""
-        name = equation.primitive.name
-        partials = facts(name).partials
-        if partials not in ("root", "end"):
+        known = facts(equation.primitive.name)
+        if known.partials not in ("root", "end"):
             return False
-        if name == "pow":
-            exponent = self.value(equation.inputs[1])
+        if isinstance(known.exponent, int):
+            exponent = self.value(equation.inputs[known.exponent])
             if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
                 return False
-        return partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
+        return known.partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
 
-    def is_apart_from_zero(self, atom: Any) -> bool:
-        """Whether no entry of a variable or `Literal` is zero."""
+    def is_apart(self, atom: Any) -> bool:
+        """Whether every entry of a variable or `Literal` is known and apart from zero."""
         value = self.value(atom)
-        apart = value is not None and bool((np.abs(value) >= _APART).all())
-        return apart or self.lower(atom) >= _APART
+        return value is not None and bool((np.abs(value) >= _APART).all())
 
     def is_almost_zero(self, equation: Equation) -> bool:
         """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
-        name = equation.primitive.name
-        at_zero = name in ("div", "pow", "integer_pow", "rsqrt", "log")
-        return at_zero and 0 < self.lower(equation.inputs[name == "div"]) < _APART
+        at = facts(equation.primitive.name).singular
+        return at is not None and 0 < self.lower(equation.inputs[at]) < _APART
 
     def _tiny(self, equation: Equation) -> float:
         """The least positive number that is no denormal: processors may take those for zero."""
@@ -515,23 +510,23 @@ class Bounds:
         return self._lowers
 
     def _of(self, equation: Equation) -> float:
-        name, ins = equation.primitive.name, equation.inputs
-        bound = facts(name).bound
-        if name == "sqrt":
-            return max(0.0, self.lower(ins[0])) ** 0.5
-        if bound == "positive" or (name == "integer_pow" and equation.params["y"] % 2 == 0):
+        known, ins = facts(equation.primitive.name), equation.inputs
+        power = known.power(equation.params)
+        even = power is not None and power % 2 == 0
+        square = known.multiplies and ins[0] == ins[1] and not walk.is_literal(ins[0])
+        if known.bound == "positive" or even or square:
             return 0.0
-        if name == "mul" and ins[0] == ins[1] and not walk.is_literal(ins[0]):
-            return 0.0
-        if bound is None:
-            return -inf
-        if facts(name).selects:
+        if known.selects:
             return self._of_select(*ins)
-        bounds = [self.lower(a) for a in ins]
-        if bound == "entries":
-            return bounds[0]
-        if name in ("mul", "div", "reduce_sum"):
-            return 0.0 if min(bounds) >= 0 else -inf
-        if name == "add":  # sums are rounded
-            return max(bounds) if min(bounds) >= 0 else -inf
-        return max(bounds) if name == "max" else min(bounds)
+        return _BOUNDS[known.bound]([self.lower(a) for a in ins]) if known.bound else -inf
+
+
+_BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
+    "entries": lambda lowers: lowers[0],
+    "least": min,
+    "greatest": max,
+    "sum": lambda lowers: max(lowers) if min(lowers) >= 0 else -inf,  # sums are rounded
+    "sign": lambda lowers: 0.0 if min(lowers) >= 0 else -inf,
+    "root": lambda lowers: max(0.0, lowers[0]) ** 0.5,
+}
+"""Lower bounds of results by those of operands."""

@@ -117,16 +117,19 @@ def _met(
     Where it is not known which numbers a result depends on, the slopes are by all.
     """
     several, shape = list(by_operand.values()), equation.out_avals[0].shape
-    name = equation.primitive.name
+    name, params = equation.primitive.name, equation.params
     if facts(name).form in ("entry", "same") and all(s.shape == shape for s in several):
         several = aligned(several)
         return [s.values for s in several], [several[0].numbers]
-    if name == "concatenate":
-        shapes, axis = [a.shape for a in equation.in_avals], equation.params["dimension"]
-        found = joined([by_operand.get(i) for i in range(len(shapes))], shapes, axis)
-        if found is not None:
-            return found[0], [found[1]]
     numbers = several[0].numbers
+    if facts(name).form == "move" and all(s.numbers is not None for s in several):
+        most = max(len(s.values) for s in several)
+        several = [_widened(s, most) for s in several]
+        given: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
+        for i, s in zip(by_operand, several, strict=True):
+            given[i] = s.numbers
+        rows: Any = [indexmap.moved(name, params, row, shape) for row in zip(*given, strict=True)]
+        return [s.values for s in several], [np.stack(of) for of in zip(*rows, strict=True)]
     if list(by_operand) == [0] and numbers is not None:
         taken = indexmap.sources(equation, known)
         if taken is not None:
@@ -229,27 +232,13 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
     return Slopes(_collected(values, ranks, len(numbers)), s.total, numbers)
 
 
-def joined(several: Sequence[Slopes | None], shapes: Sequence[Any], axis: int) -> Any:
-    """Slopes by as many numbers each, and the numbers [k, *shape] of arrays joined along an axis.
-
-    None if one of them is dense; slopes that are None are zero.
-    """
-    known = [s for s in several if s is not None]
-    if any(s.numbers is None for s in known):
-        return None
-    most = max(len(s.values) for s in known)
-    numbers = []
-    for s, shape in zip(several, shapes, strict=True):
-        none = np.full((most, *shape), -1, np.int32)
-        if s is not None:
-            assert s.numbers is not None
-            none[: len(s.numbers)] = s.numbers
-        numbers.append(none)
-    padded = [
-        jnp.concatenate([s.values, jnp.zeros((most - len(s.values), *s.shape), s.values.dtype)])
-        for s in known
-    ]
-    return padded, np.concatenate(numbers, axis=axis + 1)
+def _widened(s: Slopes, count: int) -> Slopes:
+    """The slopes with so many slots, the further ones by no number."""
+    shape = (count - len(s.values), *s.shape)
+    if s.numbers is None or not shape[0]:
+        return s
+    values = jnp.concatenate([s.values, jnp.zeros(shape, s.values.dtype)])
+    return Slopes(values, s.total, np.concatenate([s.numbers, np.full(shape, -1, np.int32)]))
 
 
 def _moved(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:

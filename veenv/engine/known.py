@@ -26,7 +26,9 @@ from veenv.rules.table import ALL, facts, named
 _SIMPLE = frozenset(name for name, of in OPERATIONS.items() if not of.function) - {"round", "rem"}
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
 
-_QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "iota", "reduce_sum"}
+_QUICK = _SIMPLE.union(
+    named(form="move"), named(selects=True), named(sums=True), ("convert_element_type", "iota")
+)
 """What `results` leaves to NumPy, mostly."""
 
 
@@ -189,7 +191,7 @@ class Zeros:
         there = [
             np.zeros(a.shape, bool) if x is None else x for x, a in zip(given, avals, strict=True)
         ]
-        if facts(name).zero or (name == "integer_pow" and params["y"] > 0):
+        if facts(name).zero or (facts(name).power(params) or 0) > 0:
             return None if first is None else np.broadcast_to(first, shape)
         if facts(name).multiplies:
             return np.broadcast_to(there[0], shape) | np.broadcast_to(there[1], shape)

@@ -112,7 +112,8 @@ def _by_rows(e: Equation, known: Known) -> tuple[Program, tuple[Atom, ...]] | No
     x, index, *updates = e.inputs
     parts, avals, last = (index,), (e.in_avals[1],), len(e.in_avals[1].shape) - 1
     maker = known.makers[index][0] if index in known.makers else None
-    if maker and maker.primitive.name == "concatenate" and maker.params["dimension"] == last:
+    joins = facts(maker.primitive.name).joins if maker else None
+    if maker and joins and maker.params[joins] == last:
         parts, avals = maker.inputs, maker.in_avals
     values = [known(part) for part in parts]
     every = [np.full(a.shape, -1) if v is None else v for v, a in zip(values, avals, strict=True)]

@@ -189,7 +189,7 @@ class _Flow:
                     total += spread
                     continue
                 out = equation.outvars[0]
-                more = spread * self._grown(v, out) if name == "broadcast_in_dim" else spread
+                more = spread * self._grown(v, out) if facts(name).repeats else spread
                 waiting.append((out, max(1, more)))
             if len(seen) > self.far:
                 return True

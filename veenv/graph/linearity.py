@@ -91,12 +91,10 @@ def _uniform(e: Equation, values: Sequence[Any]) -> Any:
             cast = [jnp.asarray(v, a.dtype) for v, a in zip(values, e.in_avals, strict=True)]
             return _compat.bind(e.primitive, params, cast)[0]
     linear = _positions(name, params, len(values)) or ()
-    return 0.0 if linear and not any(values[n] for n in linear) else _moved(name, values)
-
-
-def _moved(name: str, values: Sequence[Any]) -> Any:
-    """The number that a primitive which only moves entries leaves as it is."""
-    return values[0] if name in ("broadcast_in_dim", "convert_element_type", "reshape") else None
+    if linear and not any(values[n] for n in linear):
+        return 0.0
+    kept = facts(name).form == "same" or facts(name).bound == "entries"
+    return values[0] if kept else None
 
 
 class _Kinds(walk.Domain[Kind]):
@@ -152,7 +150,7 @@ class _Kinds(walk.Domain[Kind]):
 
 def _positions(name: str, params: Any, count: int) -> Sequence[int] | None:
     """The operands that a primitive is linear in; None if that is not known of it."""
-    if name == "integer_pow" and params["y"] == 1:
+    if facts(name).power(params) == 1:
         return (0,)
     return facts(name).linear_in(count)
 
@@ -219,9 +217,10 @@ def is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: A
 
 def _copied(eqn: Any) -> int | None:
     """Which operand the result of an equation is a copy of, if it is one."""
-    if eqn.primitive.name in ("copy", "copy_p"):
+    known = facts(eqn.primitive.name)
+    if known.form == "same" and known.bound == "entries":
         return 0
-    if eqn.primitive.name in ("add", "add_any"):
+    if known.bound == "sum":
         zero = [walk.is_literal(v) and np.ndim(v.val) == 0 and v.val == 0 for v in eqn.invars]
         return 1 - zero.index(True) if True in zero else None
     return None

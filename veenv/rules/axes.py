@@ -138,7 +138,7 @@ def _apart(equation: Any, whole: str | int, shapes: _Shapes, out: tuple[int, ...
 
 def _windows(equation: Any, shapes: _Shapes, out: tuple[int, ...]) -> list[Tie]:
     """Of gathers and scatters: batch axes, and axes that are taken or written whole."""
-    gathers = equation.primitive.name == "gather"
+    gathers = facts(equation.primitive.name).form == "take"
     alike = windows_of(equation).alike(shapes[0], len(out if gathers else shapes[2]))
     return [Tie(k, (j, i)) if gathers else Tie(j, (j, i, k)) for k, j, i in alike]
 

@@ -215,7 +215,7 @@ def of_scatter(params: Any, rank: int, updates: Sequence[int]) -> Windows:
 def windows_of(equation: Any) -> Windows:
     """The windows of a gather or scatter."""
     shapes = [a.shape for a in walk.in_avals(equation)]
-    if equation.primitive.name == "gather":
+    if facts(equation.primitive.name).form == "take":
         return of_gather(equation.params)
     return of_scatter(equation.params, len(shapes[0]), shapes[2])
 
@@ -247,7 +247,7 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
     For each element of the result, or of the updates, the number of the first operand's element.
     """
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
-    indexed = name == "gather" or name.startswith("scatter")
+    indexed = "dimension_numbers" in equation.params
     first = 1 if indexed or facts(name).form == "take" else 2
     indices = [known(a) for a in equation.inputs[first : 2 if indexed else None]]
     given = [i for i in indices if i is not None]

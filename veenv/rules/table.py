@@ -44,9 +44,13 @@ class Primitive:
     # nowhere where the result is finite, of zeros that a mask makes, too. What overflows, and what
     # a body does, does not count. None if unknown.
     partials: Literal["finite", "poles", "root", "end", "defined"] | None = None
-    # the result is made of "entries" of the first operand, is bounded by its "operands", or is
-    # never negative ("positive")
-    bound: Literal["entries", "operands", "positive"] | None = None
+    # the result is made of "entries" of the first operand, is the "least" or the "greatest" of its
+    # operands or one of them, their "sum", of their "sign", the "root" of one, or never negative
+    # ("positive")
+    bound: Literal["entries", "least", "greatest", "sum", "sign", "root", "positive"] | None = None
+    singular: int | None = None  # the operand near whose zeros its partials have no bound
+    # the parameter, or the operand, that says to which power it raises its first operand
+    exponent: str | int | None = None
     zero: bool = False  # zero where the first operand is
     # JAX has forward and reverse mode of it; False: of one mode it refuses one, or does more than
     # compute; None if unknown
@@ -62,6 +66,8 @@ class Primitive:
     combine: str | None = None  # of what puts entries: how, with those that are there
     updates: int | None = None  # of what puts entries: the operand that they are in
     leaves_out: bool = False  # entries of the first operand are not in the result
+    repeats: bool = False  # its result has them several times
+    joins: str | None = None  # the parameter that says along which of their axes it joins operands
     # the axes that it works on as a whole, all others being apart: none (""), those that a
     # parameter says (the last one if it is missing), or so many at the end of the first operand
     whole: str | int | None = None
@@ -111,6 +117,10 @@ class Primitive:
     def selects(self) -> bool:
         """Each entry of its result is one of another operand's, as the first one says."""
         return self.linear is CASES
+
+    def power(self, params: Any) -> int | None:
+        """The power of its operand that it is; None of all others."""
+        return params[self.exponent] if isinstance(self.exponent, str) else None
 
     def linear_in(self, count: int) -> Sequence[int] | None:
         """The operands that it is linear in, of so many."""
@@ -185,22 +195,24 @@ _FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
 """A function of libm, of the name of the primitive."""
 
 # Sums and products of entries, and what only says which entry.
-_add("add", _ENTRY, _UNIT, bound="operands", cost="simple")
-_add("add_any", _ENTRY, _UNIT, cost="simple", python="lax.add")
+_add("add", _ENTRY, _UNIT, bound="sum", cost="simple")
+_add("add_any", _ENTRY, _UNIT, bound="sum", cost="simple", python="lax.add")
 _add("sub", _ENTRY, _UNIT, cost="simple")
 _add("neg", _ENTRY, _UNIT, cost="simple", zero=True)
-_add("mul", _ENTRY, bilinear=True, partials="finite", bound="operands", cost="simple")
-_add("div", _ENTRY, linear=slice(1), partials="poles", bound="operands", zero=True,
+_add("mul", _ENTRY, bilinear=True, partials="finite", bound="sign", cost="simple")
+_add("div", _ENTRY, linear=slice(1), partials="poles", singular=1, bound="sign", zero=True,
      cost="function", instruction=True)  # fmt: skip
-_add("max min", _ENTRY, slope="choice", partials="finite", bound="operands", cost="simple")
+_add("max", _ENTRY, slope="choice", partials="finite", bound="greatest", cost="simple")
+_add("min", _ENTRY, slope="choice", partials="finite", bound="least", cost="simple")
 _add("clamp", _ENTRY, slope="choice", partials="finite", cost="simple")
 _add("select_n", _ENTRY, linear=CASES, slope="choice", partials="finite",
-     bound="operands", cost="simple", by_parts=True)  # fmt: skip
+     bound="least", cost="simple", by_parts=True)  # fmt: skip
 _add("abs", _ENTRY, slope="choice", partials="finite", bound="positive", zero=True, cost="simple")
 _add("sign", _ENTRY, slope="choice", partials="finite", zero=True, cost="simple")
 _add("square", _ENTRY, partials="finite", bound="positive", zero=True, cost="simple")
-_add("integer_pow", keywords="y", form="entry", both=True, partials="poles", cost="simple")
-_add("pow", _ENTRY, partials="root", cost="function")
+_add("integer_pow", keywords="y", form="entry", both=True, partials="poles", singular=0,
+     exponent="y", cost="simple")  # fmt: skip
+_add("pow", _ENTRY, partials="root", singular=0, exponent=1, cost="function")
 _add("rem", _ENTRY, cost="simple")
 _add("one_minus_square", form="entry", both=True, cost="simple")
 _add("polynomial", form="entry", both=True)
@@ -213,15 +225,16 @@ _add("cos", _FUNCTION, partials="finite", cost="repeated")
 _add("tanh erf atan", _FUNCTION, partials="finite", zero=True)
 _add("exp exp2", _FUNCTION, partials="poles", bound="positive")
 _add("expm1 log1p", _FUNCTION, partials="poles", zero=True)
-_add("log", _FUNCTION, partials="poles")
+_add("log", _FUNCTION, partials="poles", singular=0)
 _add("log2", _FUNCTION, python="jnp.log2")
 _add("sinh asinh atanh", _FUNCTION, zero=True)
 _add("cosh erfc lgamma", _FUNCTION)
 _add("asin", _FUNCTION, partials="end", zero=True)
 _add("acos acosh atan2", _FUNCTION, partials="end")
-_add("cbrt", _FUNCTION, partials="root", zero=True)
-_add("sqrt", _FUNCTION, partials="root", zero=True, instruction=True, call=None)
-_add("rsqrt", _FUNCTION, partials="poles", instruction=True, call=None)
+_add("cbrt", _FUNCTION, partials="root", singular=0, zero=True)
+_add("sqrt", _FUNCTION, partials="root", singular=0, bound="root", zero=True, instruction=True,
+     call=None)  # fmt: skip
+_add("rsqrt", _FUNCTION, partials="poles", singular=0, instruction=True, call=None)
 _add("logistic", _FUNCTION, partials="finite", bound="positive", call=None)
 _add("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", _FUNCTION, call=None)
 _add("polygamma zeta", keywords="accuracy", form="entry")
@@ -263,7 +276,8 @@ _add("conj", _ENTRY, linear=ALL, slope="ones", zero=True)
 _add("complex", _ENTRY, linear=ALL, slope="ones")
 
 # Moves of entries, as shapes say and by indices.
-_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions", lengths="shape")
+_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions", lengths="shape",
+     repeats=True)  # fmt: skip
 _add("reshape", _MOVE, keywords="new_sizes dimensions", lengths="new_sizes")
 _add("transpose", _MOVE, keywords="permutation")
 _add("rev squeeze", _MOVE, keywords="dimensions")
@@ -272,11 +286,12 @@ _add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=
      lengths="limit_indices")  # fmt: skip
 _add("split", _MOVE, keywords="sizes axis", leaves_out=True)
 _add("unstack", _MOVE, keywords="axis", leaves_out=True, python="jnp.unstack")
-_add("concatenate stack", _JOIN, bound="operands")
+_add("concatenate", _JOIN, bound="least", joins="dimension")
+_add("stack", _JOIN, bound="least")
 _add("pad", _JOIN, keywords="padding_config", cost="branch")
-_add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile")
+_add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile", repeats=True)
 _add("gather", keywords="dimension_numbers slice_sizes indices_are_sorted unique_indices mode "
-     "fill_value", form="take", linear=slice(1), both=True, leaves_out=True,
+     "fill_value", form="take", linear=slice(1), both=True, partials="finite", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
 _add("dynamic_slice", _UNIT, form="take", linear=slice(1), bound="entries", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
@@ -298,7 +313,7 @@ _add("top_k", form="sort", whole="axis")
 _add("approx_top_k", form="sort", whole="reduction_dimension")
 
 # Sums along axes, in windows, of products.
-_add("reduce_sum", _UNIT, _REDUCE, bound="operands")
+_add("reduce_sum", _UNIT, _REDUCE, bound="sign")
 _add("reduce_max reduce_min", _REDUCE, both=True, partials="finite", bound="entries")
 _add("reduce_prod", _REDUCE)
 _add("reduce", form="reduce", whole="dimensions")
