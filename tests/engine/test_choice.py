@@ -1,162 +1,232 @@
-"""``order="auto"``: the elimination or JAX's own mode, by prediction, with the same results."""
+"""A kernel, a mode of JAX or an elimination: what is predicted to be fast, with equal results."""
 
 from __future__ import annotations
 
-from functools import partial
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import core
+from jax.sharding import PartitionSpec as P
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same, quick_jit
-from veenv import _compat
-from veenv.engine import candidates, choose
-from veenv.graph.linearisation import linearise
-from veenv.graph.program import trace
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.sampling import spared
 from veenv.orders.resolve import automatic_order
 
 pytestmark = pytest.mark.kernels
 
 X = np.linspace(0.3, 1.2, 4)
-SHORT = X.astype(np.float32)
-AUTO = partial(veenv.jacve, order="auto")
+POINTS = np.stack([X + 0.1 * k for k in range(5)])
 
 
-def rolled(x):
-    """Two outputs of a tree."""
-    return {"a": jnp.sin(x) * jnp.roll(x, 1), "b": x[0] * x[1]}
+def rolled(x, scale):
+    """Short enough for a kernel."""
+    return {"a": jnp.sin(x) * jnp.roll(x, 1) * scale, "b": x[0] * x[1]}
 
 
-def looped(x):
-    """One scan."""
-    return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=50)[0]
+def waves(x, scale):
+    """No kernel can be made of it, and forward mode takes few passes."""
+    found = jnp.fft.rfft(jnp.sin(x) * x * scale).real
+    return found[0] * x[::-1] + jnp.tanh(found[1] * x)
 
 
-def modes_of(fun, *args) -> tuple[str, ...]:
-    return candidates.own_modes(linearise(trace(fun, args)))
+def masked(x, scale):
+    """No kernel, and both modes multiply what is infinite at zero by what is shut out."""
+    y = jax.nn.relu(jnp.sin(x) - 0.1 / x) * jnp.fft.rfft(x * scale).real[0]
+    return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y)])
 
 
-def others(lin, ids) -> list[tuple[int, ...]]:
-    """Orders that are compared with one under `"auto"`."""
-    return candidates.other_orders(lin, ids, "auto", modes=bool(candidates.own_modes(lin)))
+TAKEN = {
+    "kernel": (rolled, "kernel"),
+    "forward mode": (waves, "jacfwd"),
+    "reverse mode": (lambda x, scale: waves(x, scale).sum(), "jacrev"),
+    "elimination": (masked, "elimination"),
+}
 
 
-@pytest.fixture(params=["elimination", "mode", "kernel"])
-def form(request, monkeypatch):
-    """Each form in turn is predicted to be the fastest."""
-    times = {"elimination": (1.0, 9.0, 9.0), "mode": (9.0, 1.0, 9.0), "kernel": (9.0, 9.0, 1.0)}
-    own, other, kernel = times[request.param]
-    prices(monkeypatch, lambda form, batch: own if form.pinned else other, kernel)
-    return request.param
+@pytest.fixture(params=spared(TAKEN, "kernel", "forward mode"))
+def fun(request):
+    """A function for which each kind of form is taken."""
+    return TAKEN[request.param][0]
 
 
-def prices(monkeypatch, seconds, kernel=None) -> None:
-    """Sets the predicted seconds of forms for XLA at a batch, and of a kernel."""
-    monkeypatch.setattr(choose.Form, "seconds", seconds)
-    if kernel is not None:
-        monkeypatch.setattr(choose, "kernel_seconds", lambda program, batch: kernel)
+@pytest.mark.parametrize("name", TAKEN)
+def test_each_is_taken_where_it_is_fast(name):
+    fun, label = TAKEN[name]
+    at = X.astype(np.float32), np.float32(1)
+    (taken,) = (row for row in veenv.explain(fun, *at, batch=5).rows if row.taken)
+    assert taken.program == label or taken.label.startswith(label)
+    text = jax.jit(veenv.jacve(fun)).lower(*at).as_text()
+    assert ("veenv_fused" in text) == (label == "kernel")
 
 
-@pytest.fixture
-def taken(monkeypatch):
-    """For each form that is run for XLA, whether it is an elimination."""
-    found, run = [], choose.Form.run
+@pytest.mark.parametrize(("order", "kernel"), [("auto", "auto"), ("reverse", "xla")])
+@pytest.mark.parametrize("name", TAKEN)
+def test_results_are_exact_in_their_containers(x64, name, order, kernel):
+    fun = TAKEN[name][0]
 
-    def recorded(self, wanted):
-        fun = run(self, wanted)
-        return lambda *args: found.append(self.pinned) or fun(*args)
+    def with_aux(x, n, scale):
+        return fun(x, scale * n), {"sum": jnp.sum(x), "constants": (2.0, x > 0.5, [np.arange(3)])}
 
-    monkeypatch.setattr(choose.Form, "run", recorded)
-    return found
+    def batched(f):
+        return jax.vmap(jax.vmap(f, (None, None, 0)), (1, None, None), out_axes=1)
+
+    options = {"argnums": (2, 0), "has_aux": True}
+    args = POINTS.T, 2.0, np.array([0.5, 0.7, 1.0])
+    both = batched(veenv.value_and_jacve(with_aux, order, kernel=kernel, **options))
+    (value, aux), found = jax.jit(both)(*args)
+    expected, more = quick_jit(batched(jax.jacrev(with_aux, **options)))(*args)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert veenv.tree_allclose(found, expected, rtol=1e-10)
+    assert veenv.tree_allclose((value, aux), batched(with_aux)(*args), rtol=1e-12)
+    assert jax.tree.structure(aux) == jax.tree.structure(more)
+    alone, _ = jax.jit(veenv.jacve(with_aux, order, kernel=kernel, **options))(X, 2.0, 0.5)
+    assert veenv.tree_allclose(alone, jax.tree.map(lambda y: y[0, 0], expected), rtol=1e-10)
+    empty = jax.eval_shape(both, POINTS[:0].T, 2.0, args[2])[1]
+    assert [y.shape[:2] for y in jax.tree.leaves(empty)] == [(3, 0)] * len(jax.tree.leaves(empty))
+
+
+def test_dtypes_and_weak_types_are_those_of_jacrev(fun):
+    for x, scale in ((X.astype(np.float32), 2.0), (X.astype(np.float32), np.float32(2.0))):
+        found, expected = (
+            jax.tree.map(jax.typeof, jax.eval_shape(mode(fun, argnums=(0, 1)), x, scale))
+            for mode in (veenv.jacve, jax.jacrev)
+        )
+        assert found == expected
+
+
+def test_derivatives_and_values_of_traces_around(x64, fun):
+    def around(jacobian):
+        return lambda scale, points: jax.vmap(jacobian(lambda x: fun(0.9 * x, scale)))(points)
+
+    with jax.checking_leaks():
+        assert_compiled_same([(around(veenv.jacve), around(jax.jacfwd))], 2.0, POINTS)
+    known = jax.vmap(jax.jacfwd(jax.jacfwd(lambda x: fun(x, 1.0))))
+    modes = (jax.jacfwd, jax.jacrev, veenv.jacve)
+    jacobian = veenv.jacve(lambda x: fun(x, 1.0))
+    assert_compiled_same([(jax.vmap(mode(jacobian)), known) for mode in modes], POINTS)
+
+
+def test_outside_of_jit_and_exported(x64, fun):
+    jacobian, expected = veenv.jacve(fun, "reverse"), quick_jit(jax.jacfwd(fun))(X, 1.0)
+    found = core.jaxpr_as_fun(jax.make_jaxpr(jacobian)(X, 1.0))(X, 1.0)
+    assert_same(found, jax.tree.leaves(expected))
+    with jax.disable_jit():
+        several = jax.vmap(jacobian, (0, None))(POINTS[:2], 1.0)
+        assert_same(jax.jit(jacobian)(X, 1.0), expected)
+    assert_same(jax.tree.map(lambda y: y[0], several), expected)
+    (size,) = jax.export.symbolic_shape("b")
+    shape = jax.ShapeDtypeStruct((size, 4), jnp.float64)
+    many = jax.jit(jax.vmap(veenv.jacve(lambda x: fun(x, 1.0))))
+    called = jax.export.export(many)(shape).call(POINTS)
+    assert_same(jax.tree.map(lambda y: y[0], called), expected)
+
+
+def test_what_is_traced_is_of_the_function_as_it_was(x64, fun):
+    scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
+
+    def shifted(x):
+        return fun(x + table[3], scale[0])
+
+    expected = quick_jit(jax.vmap(jax.jacrev(shifted)))(POINTS)
+    staged = jax.jit(jax.vmap(veenv.jacve(shifted))).trace(POINTS)
+    scale[0] = 3.0
+    assert_same(staged.lower().compile()(POINTS), expected)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_printed_is_printed_once(capfd, name):
+    def printing(x):
+        jax.debug.print("at {}", x[0])
+        return TAKEN[name][0](x, 1.0)
+
+    for x, run in ((X, lambda f: f), (POINTS, jax.vmap)):
+        jacobian = jax.jit(run(veenv.jacve(printing)))
+        jax.block_until_ready(jacobian(x.astype(np.float32)))
+        jax.effects_barrier()
+        assert capfd.readouterr().out.count("at ") == (1 if x is X else 5)
+
+
+def mapped(fun, out_specs):
+    """A function of a value that all devices have and of another one's part on each, compiled."""
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    return jax.jit(jax.shard_map(fun, mesh=mesh, in_specs=(P(), P("i")), out_specs=out_specs))
 
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
-def test_all_forms_are_exact(x64, form, kernel, taken):
-    jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
-    if kernel == "auto":
-        points = np.stack([X, X + 0.1, X - 0.1])
-        jacobian, method = jax.vmap(jacobian), jax.vmap(method)
-    found, expected = jax.jit(lambda x: (jacobian(x), method(x)))(points)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    assert veenv.tree_allclose(found, expected, rtol=1e-12)
-    text = jax.jit(jacobian).lower(points).as_text()
-    assert ("veenv_fused" in text) == (form == "kernel" and kernel == "auto")
-    fused = form == "kernel" and kernel == "auto"
-    assert set(taken) == (set() if fused else {form != "mode"})
+@pytest.mark.parametrize("fun", [rolled, waves])
+def test_devices_have_jacobians_of_their_own(x64, kernel, fun):
+    """Reverse mode would add what the devices have."""
+
+    def of(scale, x):
+        return fun(x, scale)
+
+    jacobian = jax.vmap(veenv.jacve(of, argnums=(0, 1), kernel=kernel), (None, 0))
+    expected = jax.vmap(jax.jacfwd(of, (0, 1)), (None, 0))(0.7, POINTS)
+    assert_same(mapped(jacobian, P("i"))(0.7, POINTS), expected)
+    with pytest.raises(ValueError, match="out_specs"):
+        mapped(jacobian, P())(0.7, POINTS)
+
+    def slope(scale, x):
+        def total(x):
+            found = veenv.jacve(of, argnums=1)(scale, x[0])
+            return sum(map(jnp.sum, jax.tree.leaves(found)))
+
+        return jax.grad(total)(x)
+
+    np.testing.assert_allclose(mapped(slope, P("i"))(0.7, X[None]), slope(0.7, X[None]), rtol=1e-9)
 
 
-def test_values_auxiliaries_and_several_arguments(x64, form):
-    def f(x, n, y):
-        return x[:2] * y * n, {"sum": jnp.sum(x)}
-
-    both = veenv.value_and_jacve(f, "auto", argnums=(0, 2), has_aux=True, kernel="auto")
-    (value, aux), found = jax.jit(both)(X, 3.0, 2.0)
-    expected, _ = quick_jit(jax.jacrev(f, argnums=(0, 2), has_aux=True))(X, 3.0, 2.0)
-    assert veenv.tree_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(value, X[:2] * 6.0)
-    np.testing.assert_allclose(aux["sum"], X.sum())
-    jacobian, aux = jax.jit(AUTO(f, argnums=0, has_aux=True))(X, 3.0, 2.0)
-    np.testing.assert_allclose(jacobian, expected[0], rtol=1e-12)
-    hessian = jax.jit(jax.jacfwd(lambda x: AUTO(f, has_aux=True)(x, 3.0, 2.0)[0]))(X)
-    assert not np.any(hessian)
+def halves(x):
+    """Has the Jacobian of sin(x) x, but another derivative of it."""
+    sine, same = jax.lax.stop_gradient((jnp.sin(x), x))
+    return sine * x + jnp.sin(x) * same
 
 
-def test_dtypes_and_weak_types_are_those_of_jacrev(form):
-    for args in ((2.0,), (np.float32(2.0),), (X.astype(np.float32),)):
-        found, expected = (jax.eval_shape(m(jnp.sin), *args) for m in (AUTO, jax.jacrev))
-        assert (found.dtype, found.weak_type) == (expected.dtype, expected.weak_type)
+@jax.custom_jvp
+def straight(x):
+    return jnp.sin(x) * x
 
 
-def test_a_scan_is_left_to_jax(x64):
-    def scans(jacobian) -> list[str]:
-        eqns = _compat.open_jaxpr(jax.make_jaxpr(jacobian)(X)).eqns
-        return [str(e.params["jaxpr"]) for e in eqns if e.primitive.name == "scan"]
-
-    assert modes_of(looped, X) == ("jacfwd", "jacrev")
-    auto, forward = (veenv.jacve(looped, order, kernel="xla") for order in ("auto", "forward"))
-    assert scans(auto) in (scans(jax.jacfwd(looped)), scans(jax.jacrev(looped)))
-    assert scans(auto) != scans(forward)
-    np.testing.assert_allclose(
-        jax.jit(AUTO(looped))(X), quick_jit(jax.jacfwd(looped))(X), rtol=1e-12
-    )
+@straight.defjvp
+def _(primals, tangents):
+    x = jax.lax.stop_gradient(primals[0])
+    return straight(x), (jnp.sin(x) + x * jnp.cos(x)) * tangents[0]
 
 
-def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
-    wide, square = np.linspace(0.0, 1.0, 12).reshape(6, 2), np.linspace(0.0, 1.0, 36).reshape(6, 6)
-
-    def layers(x):
-        return jnp.tanh(square @ jnp.tanh(square @ jnp.tanh(wide @ x)))
-
-    def compared(fun, x) -> bool:
-        return candidates.forward_instead(linearise(trace(fun, (x,))))
-
-    assert compared(layers, X[:2])
-    assert not compared(lambda x: layers(x)[:1], X[:2])
-    expected = quick_jit(jax.jacrev(layers))(X[:2])
-    reverse = partial(veenv.jacve, layers, "reverse")
-    np.testing.assert_allclose(jax.jit(reverse())(X[:2]), expected, rtol=1e-12)
-    graph = veenv.make_graph(layers)(X[:2])
-    counts = reverse(count_ops=True)(X[:2])[1]
-    assert counts.multiplications == graph.cost(graph.reverse())
+@pytest.mark.parametrize("kernel", ["auto", "fused"])
+def test_functions_with_equal_jacobians_keep_their_own_derivatives(x64, kernel):
+    for fun in (lambda x: jnp.sin(x) * x, halves, straight):
+        jacobian = veenv.jacve(fun, kernel=kernel)
+        slopes = [jax.jit(transform(jacobian))(0.7) for transform in (jax.grad, jax.jacfwd)]
+        np.testing.assert_allclose(slopes, jax.jacfwd(jax.jacfwd(fun))(0.7), rtol=1e-12)
 
 
-def kernel_of(jacobian, *args):
-    """The kernel that a Jacobian is in a trace; None where there is none."""
-    equations = _compat.open_jaxpr(jax.make_jaxpr(jacobian)(*args)).eqns
-    kernels = (e.params["kernel"] for e in equations if e.primitive.name == _compat.KERNEL)
-    return next(kernels, None)
+def test_nan_is_found_in_a_batch(x64):
+    jacobian = jax.vmap(veenv.jacve(lambda x: jnp.log(x) * x))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="log"):
+        jacobian(np.array([[-1.0, 1.0]]))
+
+
+def test_a_program_may_be_lowered_under_another_width_of_floats(fun):
+    x = X.astype(np.float32), np.float32(1)
+    program = jax.jit(veenv.jacve(fun)).trace(*x)
+    with jax.enable_x64(True):
+        run = program.lower().compile()
+    assert veenv.tree_allclose(run(*x), jax.jacfwd(fun)(*x), rtol=1e-4, atol=1e-4)
 
 
 def test_pins_ask_for_xla():
-    assert kernel_of(AUTO(rolled), SHORT) is not None
-    for pin in (True, False):
-        assert kernel_of(AUTO(rolled, pin=pin), SHORT) is None
-        assert kernel_of(AUTO(rolled, pin=pin, kernel="fused"), SHORT) is not None
+    for pin, kernel in itertools.product(("auto", True, False), ("auto", "fused")):
+        jacobian = jax.jit(veenv.jacve(rolled, pin=pin, kernel=kernel))
+        text = jacobian.lower(X.astype(np.float32), np.float32(1)).as_text()
+        assert ("veenv_fused" in text) == (pin == "auto" or kernel == "fused")
 
 
-def test_auto_is_the_default():
+def test_auto_is_the_default_and_reverse_is_counted_as_reverse():
     task = veenv.tasks.get("KerrMetric_Jacobian")
     args = task.example_args()
     graph = veenv.make_graph(task.fun, task.argnums)(*args)
@@ -166,133 +236,94 @@ def test_auto_is_the_default():
         assert make(task.fun, argnums=task.argnums, count_ops=True)(*args)[-1].order == wanted
     packed = veenv.filter_jacve(lambda args: task.fun(*args), count_ops=True)
     assert packed(args)[-1].order == wanted
+    reverse = veenv.jacve(task.fun, "reverse", task.argnums, count_ops=True)(*args)[-1]
+    assert reverse.multiplications == graph.cost(graph.reverse())
 
 
-def test_a_safe_where_stays_an_elimination(form):
-    def f(x):
+@pytest.mark.parametrize("kernel", ["auto", "xla"])
+def test_no_mode_is_taken_that_is_infinite_where_an_elimination_is_not(kernel):
+    def guarded(x):
         return jnp.where(x > 0.5, jnp.sqrt(x - 0.5), 0.0) * x[::-1]
 
-    assert modes_of(f, X) == ()
     at = np.array([0.5, 0.5, 1.0, 0.2], np.float32)
-    assert not np.isfinite(quick_jit(jax.jacrev(f))(at)).all()
-    assert np.isfinite(jax.jit(AUTO(f, kernel="auto"))(at)).all()
-
-
-def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
-    def f(x):
-        rows, columns = jnp.meshgrid(x[:2], x[:2])
-        q = jnp.where(np.eye(2, dtype=bool), rows, 1 / (rows - columns))
-        return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], x)
-
-    assert modes_of(f, X) == ("jacfwd",)
-    shut = jnp.eye(4, dtype=bool)
-    assert modes_of(lambda x: jnp.where(shut, x, 1 / x).sum(0)[:1], X) == ()  # fewer passes back
-    assert not np.isfinite(quick_jit(jax.jacrev(f))(X)[1]).all()
-    pairs = [(AUTO(f, kernel="auto"), jax.jacfwd(f)), (veenv.jacve(f), jax.jacfwd(f))]
-    assert_compiled_same(pairs, X)
-
-
-def test_known_zeros_stay_zeros_beside_infinite_partials(form):
+    assert not np.isfinite(quick_jit(jax.jacrev(guarded))(at)).all()
+    assert np.isfinite(jax.jit(veenv.jacve(guarded, kernel=kernel))(at)).all()
     at = np.array([0.0, 1.0], np.float32)
     assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()
-    found = np.asarray(jax.jit(AUTO(jnp.sqrt, kernel="auto"))(at))
+    found = jax.jit(veenv.jacve(jnp.sqrt, kernel=kernel))(at)
     np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.5]])
 
 
 @jax.custom_vjp
-def _clipped(x):
+def bounded(x):
     return x * x
 
 
-_clipped.defvjp(lambda x: (x * x, x), lambda x, g: (2.0 * x * g,))
+bounded.defvjp(lambda x: (x * x, x), lambda x, g: (jnp.clip(2.0 * x * g, -1.0, 1.0),))
 
 
-@jax.custom_vjp
-def _bounded(x):
-    return x * x
+def by_a_rule_that_is_not_linear(x):
+    y = jnp.sin(x)
+    z = bounded(y)
+    w = jnp.outer(z, z) @ y
+    for _ in range(3):
+        w = jnp.tanh(w * jnp.sum(y))
+    return jnp.stack([jnp.sum(w * y), w[0] * y[1]])
 
 
-_bounded.defvjp(lambda x: (x * x, x), lambda x, g: (jnp.clip(2.0 * x * g, -1.0, 1.0),))
+def by_a_known_mask(x):
+    rows, columns = jnp.meshgrid(x[:2], x[:2])
+    q = jnp.where(np.eye(2, dtype=bool), rows, 1 / (rows - columns))
+    return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], x)
 
 
-def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
-    assert modes_of(_clipped, X) == ()
-    assert modes_of(lambda x: jax.lax.while_loop(lambda c: c[0] < 2, jnp.sin, x), X) == ()
-    assert modes_of(lambda x: x.astype(jnp.float16), X.astype(np.float32)) == ()
-    assert modes_of(jnp.abs, X + 1j) == ()
-    assert modes_of(lambda x: jax.nn.relu(1 / x) * 2, X) == ()
-    assert modes_of(lambda x: x, np.zeros(0)) == ()
-    assert modes_of(jnp.sqrt, X) == ()
-    assert modes_of(lambda x: jnp.stack([x, x * x]), 0.5) == ("jacfwd", "jacrev")
-    assert modes_of(lambda x: jnp.stack([x, x * x, x, x]), 0.5) == ("jacfwd",)
-    assert modes_of(lambda x: jnp.sum(x * x), X) == ("jacrev",)
+def factor(x):
+    x = jnp.outer(x[:3], x[1:]) + jnp.diag(x[:3])
+    return jnp.linalg.cholesky(x.T @ x + 4 * jnp.eye(3)) @ x
 
 
-def test_the_masked_half_of_a_factor_leaves_the_modes_in_and_other_masks_do_not(x64):
-    def factor(x):
-        return jnp.linalg.cholesky(x.T @ x + 4 * jnp.eye(3)) @ x
+def solver_of_ones_own(x):
+    """A root whose linear systems are solved by a loop of unknown length."""
 
-    x = jnp.sin(jnp.arange(9.0)).reshape(3, 3)
-    assert modes_of(factor, x) == ("jacfwd", "jacrev")
-    assert modes_of(lambda x: factor(jax.nn.relu(1 / x)), x) == ()
-    pairs = [(veenv.jacve(factor, order), jax.jacfwd(factor)) for order in ("auto", "reverse")]
-    assert_compiled_same(pairs, x)
+    def damped(g, y):
+        return jax.lax.while_loop(
+            lambda c: c[1] < 60, lambda c: (c[0] + 0.1 * (y - g(c[0])), c[1] + 1), (y, 0)
+        )[0]
 
+    def solve(f, u):
+        return jax.lax.fori_loop(0, 30, lambda _, u: u - 0.2 * f(u), u)
 
-def test_what_a_function_prints_is_printed_once(capfd):
-    def f(x):
-        jax.debug.print("at {}", x[0])
-        return looped(x) * jnp.sum(x)
-
-    for jacobian in (veenv.jacve(f), AUTO(f), AUTO(f, kernel="auto")):
-        jax.block_until_ready(jax.jit(jacobian)(X.astype(np.float32)))
-        jax.effects_barrier()
-        assert capfd.readouterr().out.count("at ") == 1
+    p, q = 2 + x[:1], x[1:]
+    return jax.lax.custom_root(lambda u: p * u + u**3 - q, jnp.zeros_like(q), solve, damped)
 
 
-def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
-    prices(monkeypatch, lambda form, batch: 8.0 if form.pinned else 1.0, 9.0)
-    scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
-
-    def f(x):
-        return jnp.sin(x) * scale[0] + jnp.sum(table) * x[::-1]
-
-    def of_all(shift, x):
-        return jax.vmap(AUTO(lambda x: f(x + shift), kernel="auto"))(x)
-
-    points = np.stack([X, X + 0.1])
-    expected = jax.vmap(jax.jacrev(f))(points)
-    staged = [jax.jit(jax.vmap(AUTO(f, kernel="auto"))).trace(points)]
-    staged.append(jax.jit(of_all).trace(0.0, points))  # its shift is of an outer trace
-    scale[0] = 3.0
-    for arguments, one in zip([(points,), (0.0, points)], staged, strict=True):
-        lowered = one.lower()
-        assert "veenv_fused" not in lowered.as_text()
-        np.testing.assert_allclose(lowered.compile()(*arguments), expected, rtol=1e-12)
+@jax.custom_batching.custom_vmap
+def batched_by_hand(x):
+    return jnp.sin(x)
 
 
-def test_auxiliary_constants_are_in_their_places_in_all_forms(x64, form):
-    def f(x):
-        return rolled(x), (2.0, x > 0.5, [np.arange(3)])
-
-    jacobian = veenv.value_and_jacve(f, "auto", has_aux=True, kernel="auto")
-    (value, aux), found = jax.jit(jacobian)(X)
-    assert veenv.tree_allclose(
-        (value, found), (rolled(X), quick_jit(jax.jacrev(rolled))(X)), rtol=1e-10
-    )
-    assert veenv.tree_allclose(aux, f(X)[1])
+@batched_by_hand.def_vmap
+def _(_, in_batched, x):
+    return jnp.sin(x), in_batched[0]
 
 
-def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
-    def f(x):
-        y = jnp.sin(x)
-        z = _bounded(y)
-        w = jnp.outer(z, z) @ y
-        for _ in range(3):
-            w = jnp.tanh(w * jnp.sum(y))
-        return jnp.stack([jnp.sum(w * y), w[0] * y[1]])
+ONE_MODE = {  # functions of which one of JAX's modes is none, or another one
+    "rule that is not linear": (by_a_rule_that_is_not_linear, jax.jacrev),
+    "known mask": (by_a_known_mask, jax.jacfwd),
+    "half of a factor": (factor, jax.jacfwd),
+    "cotangents alone": (lambda x: bounded(x) * x[::-1], jax.jacrev),
+    "loop of unknown length": (
+        lambda x: jax.lax.while_loop(lambda c: c[0] < 2, lambda c: c + jnp.sin(c), x), jax.jacfwd
+    ),
+    "root by a solver": (solver_of_ones_own, jax.jacfwd),
+    "batched by hand": (
+        lambda x: batched_by_hand(x) * x[0] + jnp.linalg.inv(jnp.diag(x)) @ x, jax.jacfwd
+    ),
+}  # fmt: skip
 
-    lin = linearise(trace(f, (X,)))
-    assert others(lin, lin.graph.forward()) == []
-    pairs = [(jacobian, jax.jacrev(f)) for jacobian in (AUTO(f), veenv.jacve(f))]
-    assert_compiled_same(pairs, X)
+
+@pytest.mark.parametrize("options", [{}, {"order": "reverse", "kernel": "xla"}], ids=str)
+@pytest.mark.parametrize("name", ONE_MODE)
+def test_functions_of_one_mode(x64, name, options):
+    fun, mode = ONE_MODE[name]
+    assert_same(jax.jit(veenv.jacve(fun, **options))(X), mode(fun)(X), 1e-8)

@@ -1,4 +1,4 @@
-"""What an elimination emits: the side operators are passed from, sums of pieces, the default."""
+"""What an elimination emits: the side operators are passed from, sums of pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import veenv
 from tests.oracles.jacobians import assert_compiled_same, quick_jit
 from veenv import _compat
-from veenv.engine import candidates, choose
 from veenv.orders.resolve import resolve_order
 
 X = np.linspace(0.3, 1.7, 24)
@@ -89,49 +88,3 @@ def test_pieces_on_several_axes_are_written_once(order, x64):
     assert_compiled_same([(jacobian, jax.jacfwd(rings))], y)
     cut = [e for e in equations_of(jacobian, y) if e.primitive.name in ("slice", "pad")]
     assert not [e for e in cut if e.outvars[0].aval.size >= X.size * (X.size - 1)]
-
-
-def whitened(theta):
-    """A Cholesky factor of what three numbers say, one kept positive, and a solve with it."""
-    x = jnp.linspace(0.0, 2.0, 8)
-    cover = theta[0] ** 2 * jnp.exp(-((x[:, None] - x[None]) ** 2) / theta[1])
-    noise = jnp.where(theta[2] > 0, theta[2], 0.1)  # which keeps JAX's modes out
-    lower = jnp.linalg.cholesky(cover + noise**2 * jnp.eye(8))
-    return jax.scipy.linalg.solve_triangular(lower, jnp.cos(x), lower=True)
-
-
-def passes(fun, *args) -> list[list[tuple]]:
-    """Solves in the programs of "reverse", of the ids of that order and of the forward one."""
-    graph = veenv.make_graph(fun)(*args)
-    orders = ("reverse", graph.reverse(), graph.forward())
-    every = [equations_of(veenv.jacve(fun, order, kernel="xla"), *args) for order in orders]
-    return [
-        [e.outvars[0].aval.shape for e in found if e.primitive.name == "triangular_solve"]
-        for found in every
-    ]
-
-
-def test_few_arguments_of_operators_are_pushed_forward_for_the_reverse_order(x64, monkeypatch):
-    monkeypatch.setattr(candidates, "own_modes", lambda lin: ())
-    theta = np.array([1.0, 0.4, 0.3])
-    named, reverse, forward = passes(whitened, theta)
-    assert named == forward != reverse
-    assert_compiled_same([(veenv.jacve(whitened, "reverse"), jax.jacfwd(whitened))], theta)
-
-
-def test_without_operators_or_with_many_arguments_reverse_is_kept(monkeypatch):
-    monkeypatch.setattr(choose.Form, "seconds", None)  # nothing is compared
-    for fun, x in ((lambda x: jnp.outer(x, jnp.asarray(X)), X[:3]), (gathered, X)):
-        orders = "reverse", veenv.make_graph(fun)(x).reverse()
-        named, reverse = (str(jax.make_jaxpr(veenv.jacve(fun, o))(x)) for o in orders)
-        assert named == reverse
-
-
-@pytest.mark.parametrize(("size", "compared"), [(8, False), (40, True)])
-@pytest.mark.parametrize("fun", [jnp.sin, lambda x: jnp.roll(x, 1)], ids=["delta", "selection"])
-def test_small_masks_are_constants_and_large_ones_are_compared(fun, size, compared, x64):
-    x = np.linspace(0.1, 1.0, size)
-    found = veenv.jacve(lambda x: fun(x) * x, "reverse", kernel="xla", pin=False)
-    names = [e.primitive.name for e in equations_of(found, x)]
-    assert ("iota" in names) == compared
-    assert_compiled_same([(found, jax.jacrev(lambda x: fun(x) * x))], x)

@@ -9,8 +9,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import quick_jit
-from veenv.engine import candidates, choose
-from veenv.engine.candidates import Bounds, has_infinite_partials, shut_out
+from veenv.engine import candidates
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
@@ -66,49 +65,6 @@ MASKED = {  # (function, shut out of reverse mode, of forward mode)
 }
 
 
-def linearised(fun):
-    return linearise(trace(fun, (X,)))
-
-
-def is_refused(fun) -> bool:
-    lin = linearised(fun)
-    return has_infinite_partials(lin, Bounds(lin.program))
-
-
-@pytest.mark.parametrize("name", ROOTS)
-def test_roots_of_what_may_be_zero_have_infinite_partials(name):
-    assert is_refused(ROOTS[name])
-    assert candidates.own_modes(linearised(ROOTS[name])) == ()
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_roots_of_what_is_positive_and_other_powers_have_not(name):
-    assert not is_refused(SMOOTH[name])
-    assert candidates.own_modes(linearised(SMOOTH[name]))
-
-
-@pytest.mark.parametrize("test", [lambda s: s < 4.0, lambda s: (s > 0) & (s < 9.0)])
-def test_a_distance_in_whose_place_a_constant_is_put_is_safe(x64, test):
-    def forces(x):
-        d = x[:, None] - x[None]
-        r = jnp.sqrt(jnp.where(near := test(d * d) & ~np.eye(4, dtype=bool), d * d, 1.0))
-        return jnp.sum(jnp.where(near, d * (1 - r / 2) ** 2 / r, 0.0), 1)
-
-    assert candidates.own_modes(linearised(forces)) == ("jacfwd", "jacrev")
-    at = jnp.asarray(X)
-    expected = quick_jit(jax.jacrev(forces))(at)
-    for order in ("auto", "reverse"):
-        np.testing.assert_allclose(veenv.jacve(forces, order)(at), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", MASKED)
-def test_what_masks_shut_out(name):
-    fun, reverse, forward = MASKED[name]
-    lin = linearised(fun)
-    assert shut_out(lin, Bounds(lin.program), reverse=True) == reverse
-    assert shut_out(lin, Bounds(lin.program), reverse=False) == forward
-
-
 def padded(x):
     """What is not positive becomes zero."""
     return jnp.where(x > 0.3, x, 0.0)
@@ -140,36 +96,37 @@ REFUSED = {  # where JAX's modes are NaN and an elimination is not
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_no_mode_stands_where_it_would_be_nan(x64, name):
-    fun = REFUSED[name]
-    lin = linearised(fun)
-    at = jnp.asarray(X)
-    expected = np.asarray(veenv.jacve(fun, kernel="xla", pin=True)(at))
-    for mode in candidates.own_modes(lin):
-        found = np.asarray(getattr(jax, mode)(fun)(at))
+def modes_of(fun):
+    return candidates.own_modes(linearise(trace(fun, (X,))))
+
+
+@pytest.mark.parametrize("name", [*ROOTS, *SMOOTH, *MASKED, *REFUSED])
+def test_modes_that_may_stand_for_an_elimination_are_what_it_is(x64, name):
+    """None where something may be infinite, some where all is known to be positive."""
+    fun = {**ROOTS, **SMOOTH, **REFUSED, **{k: f for k, (f, *_) in MASKED.items()}}[name]
+    modes, at = modes_of(fun), jnp.asarray(X)
+    assert name not in ROOTS or modes == ()
+    assert name not in SMOOTH or modes
+    for shut, mode in zip(MASKED.get(name, ())[1:], ("jacrev", "jacfwd"), strict=False):
+        assert (mode in modes) != shut
+    every = [veenv.jacve(fun, kernel="xla", pin=True), *(getattr(jax, m)(fun) for m in modes)]
+    expected, *several = quick_jit(lambda x: [jacobian(x) for jacobian in every])(at)
+    for mode, found in zip(modes, several, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=mode)
 
 
-def test_a_mode_that_may_stand_for_the_elimination_gives_the_same(x64, monkeypatch):
-    functions = SMOOTH | {name: fun for name, (fun, *_) in MASKED.items()}
-    between = {n: lambda x, f=f: f(x * 1.0) * x[::-1] for n, f in functions.items()}
-    modes = {name: candidates.own_modes(linearised(fun)) for name, fun in between.items()}
-    assert any(modes.values())
+@pytest.mark.parametrize("test", [lambda s: s < 4.0, lambda s: (s > 0) & (s < 9.0)])
+def test_a_distance_in_whose_place_a_constant_is_put_is_safe(x64, test):
+    def forces(x):
+        d = x[:, None] - x[None]
+        r = jnp.sqrt(jnp.where(near := test(d * d) & ~np.eye(4, dtype=bool), d * d, 1.0))
+        return jnp.sum(jnp.where(near, d * (1 - r / 2) ** 2 / r, 0.0), 1)
 
-    def found(name, x):
-        yield veenv.jacve(between[name], kernel="xla", pin=True)(x)
-        for mode in modes[name]:  # taken for a price of nothing
-            with monkeypatch.context() as patch:
-                patch.setattr(candidates, "own_modes", lambda lin, mode=mode: (mode,))
-                patch.setattr(choose.Form, "seconds", lambda form, batch: float(form.pinned))
-                patch.setattr(choose, "least_of_modes", lambda operations, batch: 0.0)
-                yield veenv.jacve(between[name], "auto", kernel="xla")(x)
-
-    every = quick_jit(lambda x: {name: list(found(name, x)) for name in between})(jnp.asarray(X))
-    for name, (expected, *others) in every.items():
-        for one in others:
-            np.testing.assert_allclose(one, expected, rtol=1e-12, atol=1e-14, err_msg=name)
+    assert modes_of(forces) == ("jacfwd", "jacrev")
+    at = jnp.asarray(X)
+    expected = quick_jit(jax.jacrev(forces))(at)
+    for order in ("auto", "reverse"):
+        np.testing.assert_allclose(veenv.jacve(forces, order)(at), expected, rtol=1e-12)
 
 
 def test_long_programs_take_no_deep_calls_and_no_long_time():
@@ -178,7 +135,4 @@ def test_long_programs_take_no_deep_calls_and_no_long_time():
             x = jnp.where(x > 0, x + 0.1, x * 0.5)
         return jnp.sqrt(x * x + 1.0)
 
-    lin = linearised(fun)
-    bounds = Bounds(lin.program)
-    assert not has_infinite_partials(lin, bounds)
-    assert not shut_out(lin, bounds, reverse=True)
+    assert modes_of(fun) == ("jacfwd", "jacrev")

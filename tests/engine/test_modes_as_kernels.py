@@ -9,7 +9,6 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_compiled_same
-from veenv.engine import choose
 
 pytestmark = pytest.mark.kernels
 RNG = np.random.default_rng(3)
@@ -72,14 +71,3 @@ def test_they_are_one_kernel_and_exact(x64, name):
     jacobian = jax.vmap(veenv.jacve(fun, argnums=argnums))
     assert "veenv_fused" in jax.jit(jacobian).lower(*near(args)).as_text()
     assert_compiled_same([(jacobian, jax.vmap(jax.jacrev(fun, argnums)))], *near(args))
-
-
-def test_an_elimination_of_few_operations_is_compared_with_no_mode(monkeypatch):
-    """It is estimated as more than it comes to; tracing the modes takes longer than making it."""
-
-    def solution(x):
-        return jnp.linalg.solve(jnp.eye(8) * 3 + x.reshape(8, 8), jnp.sin(x[:8]))
-
-    monkeypatch.setattr(choose._Modes, "traced", lambda self: pytest.fail("a mode was traced"))
-    traced = jax.jit(veenv.jacve(solution)).trace(jnp.linspace(0.1, 1, 64))
-    assert "veenv_fused" in str(traced.jaxpr)

@@ -1,4 +1,4 @@
-"""Chains of products of small matrices, complex ones too: structures, and what a long one takes."""
+"""Chains of products of small matrices, complex ones too, and what a long one takes."""
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +8,6 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit
 from veenv.engine import candidates
-from veenv.graph.linearisation import linearise
-from veenv.graph.program import trace
-from veenv.orders.resolve import resolve_order
-from veenv.structure.structure import Link
-
-pytestmark = pytest.mark.kernels
 
 
 @pytest.fixture(autouse=True)
@@ -77,26 +71,7 @@ def test_products_of_complex_numbers(fun, x64):
         assert veenv.tree_allclose(one, expected, rtol=1e-12, atol=1e-12)
 
 
-def structures(fun, x):
-    lin = linearise(trace(fun, (x,)))
-    return [e.partial.executed for used in lin.elementals for e in used]
-
-
-@pytest.mark.parametrize("fun", FUNCTIONS)
-def test_they_leave_no_operator(fun, x64):
-    assert all(s.link is not Link.OPERATOR for s in structures(parts(fun), X))
-
-
-def test_a_factor_that_is_one_number_scales(x64):
-    scaled = lambda x: jnp.real(jax.lax.complex(x, x) * (2 - 1j))  # noqa: E731
-    assert max(s.num_values for s in structures(scaled, np.ones(100))) == 4
-
-
-def are_small_products(fun, x) -> bool:
-    lin = linearise(trace(fun, (x,)))
-    return candidates.are_small_products(lin, resolve_order("auto", lin.graph))
-
-
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("limit", "kernel", "size"),
     [(1000, "xla", (3, 4)), pytest.param(60_000, "auto", (7, 8), marks=pytest.mark.slow)],
@@ -104,21 +79,7 @@ def are_small_products(fun, x) -> bool:
 def test_a_long_chain_takes_a_mode_of_jax(x64, monkeypatch, limit, kernel, size):
     monkeypatch.setattr(candidates, "MAX_OPERATIONS", limit)  # what is long, then
     fun = lambda x: propagator(x, *size)  # noqa: E731
-    assert are_small_products(fun, X)
     jacobians = veenv.jacve(fun, kernel=kernel), jax.jacfwd(fun)
     ours, theirs = (jax.make_jaxpr(jax.jit(jacobian))(X) for jacobian in jacobians)
     count = lambda jaxpr: str(jaxpr).count("dot_general[")  # noqa: E731
     assert 0 < count(ours) <= count(theirs)
-
-
-def test_other_functions_are_eliminated(x64):
-    assert not are_small_products(propagator, X)  # a kernel
-    wide = lambda x: jnp.sin(x) * jnp.roll(x, 1) * jnp.roll(x, 2)  # noqa: E731
-    assert not are_small_products(wide, np.ones(50_000))  # of few entries
-
-    def network(x):
-        for n in range(4):
-            x = jnp.tanh(jnp.cos(jnp.arange(4096.0) * (n + 1)).reshape(64, 64) @ x)
-        return x
-
-    assert not are_small_products(network, np.ones(64))  # of large products

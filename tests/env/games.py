@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.oracles.scalar_graph import Elimination
 from veenv.graph.linearisation import make_graph
 from veenv.structure import packed
 from veenv.structure import structure as algebra
@@ -14,49 +15,17 @@ from veenv.structure.product import multiply
 multiply, add, pack = cache(multiply), cache(algebra.add), cache(packed.pack)
 
 
-class ScalarGame:
-    """Vertex elimination on a scalar graph; an edge is a (source, target) pair.
-
-    Attributes:
-      edges: the pairs.
-      valued: those that carry a value.
-    """
+class ScalarGame(Elimination):
+    """Vertex elimination on a scalar graph."""
 
     def __init__(self, graph, cost):
-        structures = graph.structures(cost)
+        structures, left = graph.structures(cost), [graph.node(v) for v in graph.eliminable]
+        units = {edge for edge, s in structures.items() if s.unit}
+        super().__init__(structures, left, graph.outputs, units, cost == "operations")
         self.graph = graph
-        self.edges = set(structures)
-        self.valued = {e for e, s in structures.items() if not s.unit}
-        self.left = {graph.node(v) for v in graph.eliminable}
-        self.additions = cost == "operations"
-
-    def price(self, node):
-        sources = {u for u, v in self.edges if v == node}
-        targets = {w for v, w in self.edges if v == node}
-        pairs = {(u, w) for u in sources for w in targets}
-        products = sum((u, node) in self.valued and (node, w) in self.valued for u, w in pairs)
-        return products + (len(pairs & self.edges) if self.additions else 0)
-
-    def eliminate(self, node):
-        price = self.price(node)
-        sources = {u for u, v in self.edges if v == node}
-        targets = {w for v, w in self.edges if v == node}
-        for u in sources:
-            for w in targets:
-                unit = not {(u, node), (node, w)} & self.valued
-                if (u, w) in self.edges or not unit:
-                    self.valued.add((u, w))
-                self.edges.add((u, w))
-        gone = {(node, w) for w in targets}
-        if node not in self.graph.outputs:
-            gone |= {(u, node) for u in sources}
-        self.edges -= gone
-        self.valued -= gone
-        self.left.remove(node)
-        return price
 
     def code(self, edge):
-        return 3 if edge in self.valued else 1
+        return 3 if self.after[edge[0]][edge[1]] else 1
 
 
 class ArrayGame:

@@ -114,16 +114,3 @@ def test_tasks_are_drawn_when_the_next_episode_begins():
             if order is not None:
                 assert tasks.graphs[tasks.index(name)].cost(order) == total
     assert seen == {"Robertson", "KerrMetric"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"autoreset_mode": "Disabled"}, "must be one of SameStep, NextStep, got 'Disabled'"),
-        ({"autoreset_mode": AutoresetMode.DISABLED}, "must be one of SameStep, NextStep"),
-        ({"max_episode_steps": 0}, "max_episode_steps must be at least 1, got 0"),
-    ],
-)
-def test_wrong_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        GymVectorEnv(2, NAME, **options)

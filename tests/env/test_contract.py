@@ -11,7 +11,7 @@ import pytest
 from tests.env.games import POINT, kept_outputs, small_graph
 from tests.oracles.structures import random_structure
 from tests.sampling import few, spared
-from veenv.env import Spec, VertexEnv
+from veenv.env import VertexEnv
 from veenv.env.adapters.dm_env import TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.exact_range import check_total
@@ -74,17 +74,6 @@ def test_step_after_the_end_changes_nothing(env, transition, action):
         assert int(info["cost"]) == 0
         assert not info["illegal"]
     assert env.final_order(finished) == env.graph.forward()
-
-
-@pytest.mark.parametrize("action", [1.0, np.float32(2.0), float("nan"), True])
-def test_action_that_is_no_integer_is_refused(env, action):
-    with pytest.raises(TypeError, match="integer slot"):
-        env.step(None, env.init(), action)
-
-
-def test_several_actions_at_once_are_refused(env):
-    with pytest.raises(ValueError, match=r"one slot .* got \(1,\)"):
-        env.step(None, env.init(), jnp.array([3]))
 
 
 FAR = [2**31, 2**32, 2**32 + 3, 2**40, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**32), -(2**63), 10**30]
@@ -187,36 +176,6 @@ def test_bound_of_operations_is_twice_that_of_multiplications(env):
     total = check_total(env.graph)
     assert check_total(env.graph, "executed") == total
     assert check_total(env.graph, "operations") == 2 * total
-
-
-def test_an_environment_is_of_one_cost_model(env):
-    spec = Spec.of(env.graph, "operations")
-    with pytest.raises(ValueError, match="'executed' does not count additions"):
-        VertexEnv(env.graph, "executed", spec=spec)
-    with pytest.raises(ValueError, match="'operations' counts additions"):
-        VertexEnv(env.graph, "operations", spec=Spec.of(env.graph, "executed"))
-    with pytest.raises(ValueError, match="one cost model"):
-        Spec.common([spec, env.spec])
-
-
-def test_graph_that_does_not_fit_is_refused(env):
-    with pytest.raises(ValueError, match="num_actions of at least 78, got 10"):
-        VertexEnv(env.graph, spec=env.spec.padded(num_actions=10))
-    with pytest.raises(ValueError, match="unit edges"):
-        VertexEnv(env.graph, "executed", spec=env.spec)
-    with pytest.raises(ValueError, match="at least one graph"):
-        Spec.common([])
-
-
-def test_make_says_what_is_wrong():
-    with pytest.raises(ValueError, match="did you mean"):
-        make("RoeFlx")
-    with pytest.raises(ValueError, match="neither arguments"):
-        make("RoeFlux", 1.0)
-    with pytest.raises(ValueError, match="cost must be one of"):
-        make("RoeFlux", cost="flops")
-    assert make("roeflux").num_actions == 98
-    assert make(make("RoeFlux").graph, cost="executed").cost == "executed"
 
 
 @pytest.mark.parametrize(

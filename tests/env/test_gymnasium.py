@@ -176,37 +176,6 @@ def test_illegal_action(small, action):
         np.testing.assert_array_equal(obs[name], after[name])
 
 
-@pytest.mark.parametrize("action", [0.0, float("nan"), True, None, np.float32(1)])
-def test_action_that_is_no_integer_is_refused(small, action):
-    env = GymVertexEnv(small)
-    env.reset()
-    with pytest.raises(TypeError, match="integer slot"):
-        env.step(action)
-
-
-def test_calls_before_reset_and_unknown_choices_are_refused(small):
-    env, vector = GymVertexEnv(small, render_mode="ansi"), GymVectorEnv(2, small)
-    for call in (
-        lambda: env.step(0), env.render, env.action_masks, lambda: vector.step([0, 0]),
-        vector.action_masks, vector.render,
-    ):  # fmt: skip
-        with pytest.raises(gymnasium.error.ResetNeeded):
-            call()
-    with pytest.raises(ValueError, match="render_mode must be one of ansi, rgb_array"):
-        GymVertexEnv(small, render_mode="human")
-    with pytest.raises(ValueError, match="the only option"):
-        env.reset(options={"tusk": "mlp"})
-    with pytest.raises(ValueError, match="not among those played"):
-        env.reset(options={"task": "mlp"})
-    with pytest.raises(ValueError, match="num_envs must be an integer of at least 1"):
-        GymVectorEnv(0, small)
-    vector.reset()
-    with pytest.raises(TypeError, match="integer slots"):
-        vector.step(np.zeros(2))
-    with pytest.raises(ValueError, match=r"shape \(2,\)"):
-        vector.step([0])
-
-
 def test_several_tasks_in_one_environment():
     tasks = ("PropaneCombustion", "HumanHeartDipole")
     env = GymVertexEnv(tasks)

@@ -50,13 +50,9 @@ def test_a_task_set_draws_a_task_at_every_reset():
         ids = order[end][order[end] >= 0].tolist()
         assert tasks.graphs[task[end]].cost(ids) == total[end] == -reward[begin : end + 1].sum()
     assert set(task) == {0, 1}
-    with pytest.raises(ValueError, match="needs a key"):
-        env.reset()
 
 
-def test_flat_goes_with_features_only():
-    with pytest.raises(ValueError, match="flat=True does not go with observation='graph'"):
-        GymnaxEnv(veenv.make("Robertson", observation="graph"), flat=True)
+def test_flat_observations_are_vectors():
     obs, _ = GymnaxEnv(veenv.make("Robertson", observation="flat")).reset()
     assert obs.shape == (48,)
     assert jnp.issubdtype(obs.dtype, jnp.floating)

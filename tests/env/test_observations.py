@@ -169,19 +169,6 @@ def test_a_shared_program_has_room_for_every_graph_of_its_sizes():
     assert int(obs.n_edge) == len(env.graph.edges) < obs.senders.shape[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"observation": "pixels"}, "must be one of adjacency, flat, graph, packed, got 'pixels'"),
-        ({"observation": "graph", "max_edges": 0}, "max_edges must be at least 1, got 0"),
-        ({"max_edges": 9}, "belongs to observation='graph', not to 'adjacency'"),
-    ],
-)
-def test_wrong_kinds(options, message):
-    with pytest.raises(ValueError, match=message):
-        veenv.make("Robertson", **options)
-
-
 def test_random_actions_are_uniform_over_the_legal_ones():
     mask = np.zeros((2, 70), bool)
     legal = [0, 31, 32, 40, 63, 64, 69]

@@ -59,33 +59,3 @@ def test_the_mean_number_of_uses_follows():
         words = np.asarray(params.initial.present)
         uses = np.bitwise_count(words).sum() / (len(keys) * spec.rows)
         assert fan_out - 0.1 < uses < fan_out + 0.5
-
-
-@pytest.mark.parametrize("form", [lambda f: f, jax.jit])
-@pytest.mark.parametrize(
-    ("options", "lacks"),
-    [
-        ({"normalise": True}, "scale"),
-        ({"shaping": "reverse"}, "reference"),
-        ({"shaping": "classical", "normalise": True}, "reference"),
-    ],
-)
-def test_rewards_that_they_have_no_scale_or_reference_for_are_refused(options, lacks, form):
-    env = veenv.make("Robertson", **options)
-    params = random_params(jax.random.key(0), env.spec)
-    _, state = env.reset()
-    for play in (
-        lambda p: env.reset(None, p),
-        lambda p: env.transition(state, jnp.int32(0), p)[1],
-        lambda p: env.step(None, state, jnp.int32(0), p)[2],
-    ):
-        with pytest.raises(ValueError, match=f"have no {lacks}, .* without {next(iter(options))}"):
-            form(play)(params)
-    plain = veenv.make("Robertson")
-    assert plain.reset(None, params)[1].action_mask.any()
-    assert plain.reset(None, env.default_params)[1].action_mask.any()
-
-
-def test_arrays_are_refused():
-    with pytest.raises(ValueError, match="random graphs are of scalars"):
-        random_params(jax.random.key(0), veenv.make("LIF").spec)

@@ -12,7 +12,6 @@ from veenv.env.factory import task_graph
 from veenv.env.random_play import random_episode
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import COST_MODELS
-from veenv.tasks import RandomFunctions
 
 RANGES = {"vertices": (6, 15), "inputs": (2, 4), "outputs": (1, 3)}
 
@@ -78,23 +77,6 @@ def test_a_seed_makes_the_same_pool():
     pool = TaskDistribution.random(5, 3, **RANGES)
     assert [g.edges for g in pool.renewed(0).graphs] == edges(0)
     assert pool.renewed(7).names == ("random 7/0", "random 7/1", "random 7/2")
-
-
-def test_impossible_pools_are_refused():
-    with pytest.raises(ValueError, match="vertices must be a range"):
-        RandomFunctions(vertices=(9, 8))
-    with pytest.raises(ValueError, match="fan_out must be a range"):
-        RandomFunctions(fan_out=(0.5, 1.0))
-    with pytest.raises(ValueError, match="share from 0 to 1"):
-        RandomFunctions(arrays=1.5)
-    with pytest.raises(ValueError, match="need at least 9 vertices"):
-        RandomFunctions(vertices=(5, 9), inputs=(1, 10))
-    with pytest.raises(ValueError, match="at least one function"):
-        TaskDistribution.random(0, 0)
-    with pytest.raises(ValueError, match="num_actions of at least"):
-        TaskDistribution.random(0, 1, spec=Spec(8, 2, 4))
-    with pytest.raises(ValueError, match="only a pool"):
-        TaskDistribution.of(["PropaneCombustion"]).renewed(0)
 
 
 def test_graphs_by_name():

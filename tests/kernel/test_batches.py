@@ -9,7 +9,7 @@ import pytest
 
 import veenv
 from tests.kernel.test_loops import assert_equal, num_loops
-from veenv.kernel import batches, builder, loops, unrolling
+from veenv.kernel import builder, loops, unrolling
 from veenv.kernel.fusing import fuse, kernels_within
 from veenv.kernel.program import CannotFuseError
 
@@ -145,15 +145,6 @@ def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):
 def test_what_is_too_long_with_loops_too_is_refused():
     with kernels_within(100), pytest.raises(CannotFuseError, match="more than 100 scalar"):
         jax.vmap(fuse(element))(normal(2, 4, 3), jnp.ones(2))
-
-
-def test_large_arrays_are_refused_before_anything_is_followed(monkeypatch):
-    def never(*_):
-        raise AssertionError("it has been looked for")
-
-    monkeypatch.setattr(batches, "ties_of", never)
-    with kernels_within(1000), pytest.raises(CannotFuseError, match="more than 1,000 scalar"):
-        jax.vmap(fuse(lambda x: jnp.sin(x[:, None] * x)))(normal(2, 100))
 
 
 def random_function(seed):

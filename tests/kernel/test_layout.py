@@ -14,7 +14,7 @@ import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import emitter, layout, records, sections, spans
+from veenv.kernel.cpu import layout, records, spans
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.fusing import fuse, trace_point
 
@@ -69,15 +69,6 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-3)
 
 
-def test_no_basic_block_is_long_where_many_entries_are_written():
-    program = trace_point(lambda x: jnp.outer(x, x), (np.ones(11, np.float32),), {}, (0,)).program()
-    text = sections.body(program, 16)
-    assert text.count("\nstore ") == 8 * 16  # rows of sixteen, the last ones overlap
-    blocks = text.split(":\n")
-    assert max(block.count("\n") for block in blocks) < 3 * emitter._BLOCK < text.count("\n")
-    assert text.count("br i1 %never") > 2  # no jump that the code generator would remove
-
-
 DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
 
 
@@ -109,23 +100,3 @@ def test_large_leaves(dtype: str, columns: int):
             for a, b in zip(got, expected, strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a, b)
-
-
-def test_auto_counts_what_takes_time_to_compile():
-    def traced(fun, size):
-        return trace_point(fun, (np.ones(size, np.float32),), {}, (0,))
-
-    plain, angles = (traced(f, 9) for f in (jnp.square, lambda x: jnp.sin(x) * jnp.cos(x)))
-    assert spans.size_of(plain.program()) == 9 * (
-        1 + 2 * 7
-    )  # a product, and an entry read and written
-    assert spans.size_of(angles.program()) > 9 * 40  # one polynomial for both functions
-    wide = traced(lambda x: jnp.diag(jnp.sin(x)) @ jnp.ones((9, 9), x.dtype), 9)
-    assert plain.program_within(9 * 15) is not None
-    assert plain.program_within(9 * 15 - 1) is None
-    stencil = traced(lambda x: jnp.diag(x * x) + jnp.roll(jnp.diag(x), 1, 0), 40)
-    assert spans.size_of(stencil.program()) < 600
-    assert stencil.program_within(600) is not None
-    large = traced(lambda x: jnp.diag(x * x) + jnp.roll(jnp.diag(x), 1, 0), 300)
-    assert large.program_within(1000) is None  # hundreds of thousands of entries are gone through
-    assert wide.program_within(10_000) is not None

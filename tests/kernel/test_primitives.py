@@ -13,7 +13,6 @@ import pytest
 from jax import lax
 
 from tests.sampling import spared, thinned
-from veenv.kernel.builder import different
 from veenv.kernel.fusing import fuse
 
 EXTREME = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-30, -3.7, 2.5, 1.5, 1e30]
@@ -278,16 +277,6 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
 def test_arrays(name: str, precision: str):
     x = np.random.default_rng(1).uniform(0, 1, (37, 2, 3, 4)).astype(precision)
     assert_as_xla(ARRAYS[name], x, ulps=30)
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_rows_that_are_not_equal_stay_apart(count):
-    rng = np.random.default_rng(0)
-    columns = [2**20 - 1 - 5 * rng.integers(0, 2, 200) for _ in range(count)]
-    rows, places = different(columns)
-    expected = list(zip(*(c.tolist() for c in columns), strict=True))
-    assert [tuple(row) for row in rows] == list(dict.fromkeys(expected))
-    assert [tuple(row) for row in np.array(rows)[places].tolist()] == expected
 
 
 def test_constants_and_masks_of_many_entries_are_what_they_were():

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import gc
 import itertools
-import re
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from llvmlite import binding as llvm
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import compile, entries, sections, spans
+from veenv.kernel.cpu import entries, spans
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.price import kernel_limit
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
 
@@ -39,31 +35,10 @@ def program_of(fun, *args):
     return trace_point(fun, args, {}, range(len(args))).program()
 
 
-def traced_at(fun, *args):
-    """A Jacobian, as it is traced at some arguments."""
-    return trace_point(veenv.jacve(fun, kernel="xla"), args, {}, [0])
-
-
 def cut(monkeypatch, length: int) -> None:
     """From here on sections have about this length."""
     monkeypatch.setattr(spans, "LONG", length)
     monkeypatch.setattr(spans, "_PAIR", 2 * length)
-
-
-def test_steps_that_hold_few_numbers_take_two_registers():
-    def repeated(many):
-        def step(k, c):
-            values = [jnp.sin(c * k) for k in range(1, 60 if many else 2)]
-            return sum(values) * values[0]
-
-        return lambda x: jax.lax.fori_loop(0, 1000, step, x)
-
-    x, one = np.float32(0.3), compile.host().lanes
-    few, many, straight = (
-        trace_point(f, (x,), {}, [0]).program() for f in (repeated(False), repeated(True), jnp.sin)
-    )
-    assert spans.lanes_of(few) == 2 * one(few)
-    assert [spans.lanes_of(p) for p in (many, straight)] == [one(many), one(straight)]
 
 
 def test_too_large_a_program_is_refused():
@@ -80,26 +55,6 @@ def test_too_large_a_program_is_refused():
     with pytest.raises(CannotFuseError, match="longer than there is time"):
         unroll(point.closed, size=size - 1)
     assert point.program_within(size - 1) is None
-
-
-def test_vectors_on_the_stack_fill_lines():
-    """More values than there are registers, in a function that aligns its stack for them."""
-    known = compile.host()
-    if known.vector_bytes < 32 or not known.features.count("+avx"):
-        pytest.skip("on this processor every stack is aligned to a vector")
-
-    def products(x):
-        values = [x[k] * x[k - 1] + x[k - 2] for k in range(64)]
-        return sum(v * w for v, w in [*zip(values, values[::-1], strict=True), *pairwise(values)])
-
-    program = program_of(products, np.ones(64, "f4"))
-    module = llvm.parse_assembly(sections.body(program, known.lanes(program)))
-    module.triple = llvm.get_process_triple()
-    assembly = compile._machine().emit_assembly(module)
-    assert f"andq\t$-{known.vector_bytes}, %rsp" in assembly
-    spilled = re.findall(r"(v\w+)\t%[xyz]mm\d+, -?\d*\(%rsp\)", assembly)
-    assert spilled
-    assert set(spilled) <= {"vmovaps", "vmovapd", "vmovdqa", "vmovdqa32", "vmovdqa64"}
 
 
 @pytest.mark.parametrize(
@@ -141,10 +96,3 @@ def test_sections_live_as_long_as_what_calls_them(monkeypatch):
     entries.alive()
     np.testing.assert_array_equal(run(x), before)
     np.testing.assert_allclose(before, jax.jacfwd(scaled)(x), rtol=2e-5, atol=1e-6)
-
-
-def test_a_kernel_may_be_longer_where_there_is_more_time_to_compile_it():
-    second, little = kernel_limit(1.0), kernel_limit(0.13)
-    assert 0 < little < second
-    assert kernel_limit(2.0) > 1.9 * second
-    assert kernel_limit(0.0) == 0

@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from veenv.kernel.cpu import compile as compilation
-from veenv.kernel.cpu.sections import body
-from veenv.kernel.fusing import fuse, trace_point
+from veenv.kernel.fusing import fuse
 
 
 def both(x):
@@ -61,12 +59,3 @@ def test_one_alone_is_what_it_is_with_the_other(fun):
     x = np.linspace(-10, 10, 333).astype(np.float32)
     both_of = dict(zip((jnp.sin, jnp.cos), BOTH(x), strict=True))
     np.testing.assert_array_equal(kernel(fun)(x), both_of[fun])
-
-
-def test_both_share_the_reduction():
-    if not compilation.host().fma:
-        pytest.skip("no fused multiply-add: both are calls")
-    one, two = (
-        body(trace_point(f, (np.float32(1),), {}, (0,)).program(), 8) for f in (jnp.sin, both)
-    )
-    assert two.count("@llvm.fma") < 1.2 * one.count("@llvm.fma")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.scalar_graph import Elimination
 from veenv.graph.graph import Graph
 from veenv.structure.structure import make
 
@@ -58,25 +59,11 @@ class EdgeGraph:
         return sum(self.costs(order, cost))
 
     def costs(self, order: Sequence[int], cost: str = "executed") -> list[int]:
-        """Plain sets and dicts: the oracle; both labellings are the same."""
-        valued = {e: e not in self.units for e in self.edges}
-        result = []
-        for vertex in order:
-            v = self.num_inputs + vertex - 1
-            ins = [(u, x) for (u, t), x in valued.items() if t == v]
-            outs = [(w, x) for (s, w), x in valued.items() if s == v]
-            result.append(sum(x and y for _, x in ins for _, y in outs))
-            if cost == "operations":
-                result[-1] += sum((u, w) in valued for u, _ in ins for w, _ in outs)
-            for w, _ in outs:
-                del valued[v, w]
-            if v not in self.outputs:
-                for u, _ in ins:
-                    del valued[u, v]
-            for u, x in ins:
-                for w, y in outs:
-                    valued[u, w] = True if (u, w) in valued else (x or y)
-        return result
+        """By the oracle; both labellings are the same."""
+        first = self.num_inputs - 1
+        left = [first + vertex for vertex in self.eliminable]
+        game = Elimination(self.edges, left, self.outputs, self.units, cost == "operations")
+        return [game.eliminate(first + vertex) for vertex in order]
 
 
 def from_reference(data: dict[str, Any]) -> EdgeGraph:

@@ -4,7 +4,8 @@ Shares no code with veenv: the oracle for the published graphs and counts.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -46,28 +47,48 @@ def scalar_graph(fun: Callable[..., Any], args: Sequence[Any]) -> tuple[Edges, l
 
 
 class Elimination:
-    """Vertex elimination on a scalar graph, counting a multiplication for each product."""
+    """Vertex elimination on a scalar graph: an edge is a pair, and carries a value or is a unit.
 
-    def __init__(self, edges: Iterable[tuple[int, int]], intermediates: Iterable[int]):
-        self.before: dict[int, set[int]] = {}
-        self.after: dict[int, set[int]] = {}
-        self.left = sorted(intermediates)
-        for source, target in edges:
-            self.before.setdefault(target, set()).add(source)
-            self.after.setdefault(source, set()).add(target)
+    A multiplication is counted for each product of two values, and an addition, where they are
+    counted, for each product that meets an edge.
+    """
 
-    def degree(self, vertex: int) -> int:
-        return len(self.before[vertex]) * len(self.after[vertex])
+    def __init__(
+        self,
+        edges: Iterable[tuple[int, int]],
+        intermediates: Iterable[int],
+        outputs: Collection[int | None] = (),
+        units: Collection[tuple[int, int]] = (),
+        additions: bool = False,
+    ):
+        self.before: dict[int, dict[int, bool]] = defaultdict(dict)
+        self.after: dict[int, dict[int, bool]] = defaultdict(dict)
+        self.left, self.outputs, self.additions = sorted(intermediates), outputs, additions
+        for u, v in edges:
+            self.before[v][u] = self.after[u][v] = (u, v) not in units
+
+    @property
+    def edges(self) -> Edges:
+        """The pairs that are left."""
+        return {(u, v) for u, targets in self.after.items() for v in targets}
+
+    def price(self, vertex: int) -> int:
+        """What the elimination of a vertex costs now."""
+        sources, targets = self.before[vertex], self.after[vertex]
+        pairs = itertools.product(sources.items(), targets.items())
+        return sum((x and y) + (self.additions and w in self.after[u]) for (u, x), (w, y) in pairs)
 
     def eliminate(self, vertex: int) -> int:
-        cost = self.degree(vertex)
-        for source in self.before[vertex]:
-            self.after[source].remove(vertex)
-            self.after[source] |= self.after[vertex]
-        for target in self.after[vertex]:
-            self.before[target].remove(vertex)
-            self.before[target] |= self.before[vertex]
-        del self.before[vertex], self.after[vertex]
+        """Joins the edges into a vertex with those out of it; outputs keep the former."""
+        cost, sources = self.price(vertex), self.before[vertex]
+        targets = self.after.pop(vertex, {})
+        for (u, x), (w, y) in itertools.product(sources.items(), targets.items()):
+            self.before[w][u] = self.after[u][w] = w in self.after[u] or x or y
+        for w in targets:
+            del self.before[w][vertex]
+        if vertex not in self.outputs:
+            for u in self.before.pop(vertex, {}):
+                del self.after[u][vertex]
         self.left.remove(vertex)
         return cost
 
@@ -82,5 +103,5 @@ class Elimination:
         total = 0
         while self.left:
             order = self.left[::-1] if last else self.left
-            total += self.eliminate(min(order, key=self.degree))
+            total += self.eliminate(min(order, key=self.price))
         return total

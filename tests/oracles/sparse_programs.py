@@ -11,25 +11,23 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import lax
 
+from tests.oracles import patterns
+
 Vector = Any
 Step = Callable[[Vector, Any], Vector]
 """A vector and the run-time indices to the next vector."""
 
-SIZE = 12
+SIZE = patterns.SIZE
 
 
-def _function(rng: np.random.Generator, n: int) -> Step:
-    del n
-    which = int(rng.integers(5))
-    weight = rng.uniform(0.5, 1.5)
-    functions = (
-        lambda x: jnp.sin(x),
-        lambda x: x * x * weight,
-        lambda x: jnp.where(x > 1, x, x**3),
-        lambda x: jnp.exp(-x) * x,
-        lambda x: x + weight,
-    )
-    return lambda x, at: functions[which](x)
+def _of_vectors(make: Callable[[np.random.Generator], patterns.Step]) -> Any:
+    """A step whose sets are known, too, as one of run-time indices, which it does not read."""
+
+    def step_of(rng: np.random.Generator, n: int) -> Step:
+        step = make(rng)
+        return lambda x, at: step.fun(x)
+
+    return step_of
 
 
 def _shift(rng: np.random.Generator, n: int) -> Step:
@@ -37,27 +35,10 @@ def _shift(rng: np.random.Generator, n: int) -> Step:
     return lambda x, at: jnp.roll(x, k) * x
 
 
-def _stencil(rng: np.random.Generator, n: int) -> Step:
-    del n
-    a, b = rng.normal(size=2)
-    mode = str(rng.choice(["constant", "edge", "wrap", "reflect"]))
-
-    def step(x: Vector, at: Any) -> Vector:
-        y = jnp.pad(x, 1, mode=mode)
-        return y[1:-1] * (a * y[2:] + b * y[:-2]) - x
-
-    return step
-
-
 def _convolution(rng: np.random.Generator, n: int) -> Step:
     del n
     kernel = rng.normal(size=3)
     return lambda x, at: jnp.convolve(x, kernel, "same")
-
-
-def _gather(rng: np.random.Generator, n: int) -> Step:
-    indices = rng.integers(0, n, size=n)
-    return lambda x, at: x[indices] + 0.5 * x
 
 
 def _take(rng: np.random.Generator, n: int) -> Step:
@@ -68,16 +49,6 @@ def _take(rng: np.random.Generator, n: int) -> Step:
         return jnp.take(x, indices, mode=mode, fill_value=0.5) * x
 
     return step
-
-
-def _along(rng: np.random.Generator, n: int) -> Step:
-    indices = rng.integers(0, n // 2, size=(2, n // 2))
-    return lambda x, at: jnp.take_along_axis(x.reshape(2, -1), indices, 1).ravel()
-
-
-def _segments(rng: np.random.Generator, n: int) -> Step:
-    segments, back = rng.integers(0, 4, size=n), rng.integers(0, 4, size=n)
-    return lambda x, at: jax.ops.segment_sum(x * x, segments, 4)[back] + x
 
 
 def _scatter(rng: np.random.Generator, n: int) -> Step:
@@ -102,11 +73,6 @@ def _scatter(rng: np.random.Generator, n: int) -> Step:
 def _set_slice(rng: np.random.Generator, n: int) -> Step:
     start, size = int(rng.integers(0, n - 4)), int(rng.integers(1, 4))
     return lambda x, at: x.at[start : start + size].set(x[-size:] ** 2)
-
-
-def _transpose(rng: np.random.Generator, n: int) -> Step:
-    rows = int(rng.choice([k for k in range(2, n) if n % k == 0] or [1]))
-    return lambda x, at: x.reshape(rows, -1).T.reshape(-1) * 1.5
 
 
 def _blocks(rng: np.random.Generator, n: int) -> Step:
@@ -139,11 +105,6 @@ def _windows(rng: np.random.Generator, n: int) -> Step:
         return jnp.tile(x[: x.size // 2] * x[0], 2)
 
     return step
-
-
-def _select(rng: np.random.Generator, n: int) -> Step:
-    mask = rng.random(n) < 0.5
-    return lambda x, at: jnp.where(mask, x, jnp.roll(x, 2) ** 2)
 
 
 def _total(rng: np.random.Generator, n: int) -> Step:
@@ -183,17 +144,6 @@ def _springs(rng: np.random.Generator, n: int) -> Step:
     return step
 
 
-def _columns(rng: np.random.Generator, n: int) -> Step:
-    """Functions of some columns of small blocks, put beside each other."""
-    width = 3 if n % 3 == 0 else 2
-    a, b = (int(k) for k in rng.integers(0, width, size=2))
-
-    def block(r: Vector) -> Vector:
-        return jnp.concatenate([r[a : a + 1] * r[b], r[1:] * r.sum() - r[:1]])
-
-    return lambda x, at: jax.vmap(block)(x.reshape(-1, width)).ravel()
-
-
 def _picture(rng: np.random.Generator, n: int) -> Step:
     """A small convolution of a picture of two rows."""
     del n
@@ -204,13 +154,6 @@ def _picture(rng: np.random.Generator, n: int) -> Step:
         return lax.conv_general_dilated(picture, kernel, (1, 1), "SAME").ravel() * 0.5
 
     return step
-
-
-def _cumulative(rng: np.random.Generator, n: int) -> Step:
-    del n
-    axis, flip = int(rng.integers(2)), bool(rng.integers(2))
-    cumulate = (lax.cumsum, lax.cummax, lax.cumlogsumexp)[int(rng.integers(3))]
-    return lambda x, at: 0.5 * cumulate(x.reshape(2, -1), axis=axis, reverse=flip).ravel()
 
 
 def _known_slice(rng: np.random.Generator, n: int) -> Step:
@@ -314,9 +257,9 @@ def _matrices(rng: np.random.Generator, n: int) -> Step:
 
 
 STEPS = (
-    _function, _shift, _stencil, _convolution, _gather, _take, _along, _segments, _scatter,
-    _set_slice, _transpose, _blocks, _grid, _windows, _select, _total, _run_time, _springs,
-    _columns, _picture, _cumulative, _known_slice, _extremes, _loops, _branches, _solves, _matrices,
+    _shift, _convolution, _take, _scatter, _set_slice, _blocks, _grid, _windows, _total, _run_time,
+    _springs, _picture, _known_slice, _extremes, _loops, _branches, _solves, _matrices,
+    *(_of_vectors(make) for make in patterns.STEPS),
 )  # fmt: skip
 
 
