@@ -25,7 +25,7 @@ from jax import Array, lax
 from veenv import _compat
 from veenv._support import setting
 from veenv.linear.barrier import pin
-from veenv.linear.linear_map import LinearMap, Selection, columns, identity, widen
+from veenv.linear.linear_map import LinearMap, Same, Selection, columns, identity, widen
 from veenv.structure import structure as algebra
 from veenv.structure.product import Label, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
@@ -216,7 +216,7 @@ def _keep_diagonal(e: Edge) -> Edge:
     x = _basis(e, near, counted)  # rest, basis vectors, near axes
     rest = [a for a in labels_of(s) if a[0] != "link"]
     n = len(rest)
-    key = ("basis", from_out, e.sign, x.dtype, tuple(counted))
+    key = "basis", from_out, e.sign, x.dtype, tuple(map(near.index, counted)), Same(e.values)
     y = e.link.along(x, range(n + 1, x.ndim), transposed=from_out, key=key)
     sizes = sizes_of(s)
     y = y.reshape([*y.shape[:n], *(sizes[a] for a in counted), *y.shape[n + 1 :]])

@@ -251,6 +251,8 @@ class Operator:
     # of a selection whose places are known, a function that makes `columns`
     taken: Callable[[], np.ndarray] | None = None
     counts: bool = False  # whether its entries say how often an element is put somewhere
+    # `along` by the maps that it is made of, where one of them shares its work
+    by_parts: Callable[[Array, Sequence[int], bool, object], Array] | None = None
 
     @property
     def T(self) -> Operator:
@@ -267,6 +269,7 @@ class Operator:
             tuple((j, k) for k, j in self.diagonal),
             None if self.taken is None else self._taken_back,
             self.counts,
+            (by := self.by_parts) and (lambda x, axes, back, key: by(x, axes, not back, key)),
         )
 
     def _taken_back(self) -> np.ndarray:
@@ -297,6 +300,8 @@ class Operator:
             if transposed != self.flipped:
                 return joint.pull(result, x, axes, key)[operand]
             return joint.push(operand, x, axes, key)[result]
+        if self.by_parts is not None and key is not None:
+            return self.by_parts(x, axes, transposed, key)
         shape = self.out_shape if transposed else self.in_shape
         return along(self.transpose if transposed else self.apply, x, axes, shape)
 
@@ -353,6 +358,13 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
     """The map post ∘ pre."""
     if isinstance(post, Selection) and isinstance(pre, Selection):
         return Selection(compose(post.places, pre.places), post.out_shape, pre.in_shape)
+
+    def by_parts(x: Array, axes: Sequence[int], transposed: bool, key: object) -> Array:
+        first, second = (post, pre) if transposed else (pre, post)
+        y = first.along(x, axes, transposed=transposed, key=key)
+        own = range(x.ndim - len(axes), y.ndim)
+        return second.along(y, own, transposed=transposed, key=(key, first.key))
+
     return Operator(
         post.out_shape,
         pre.in_shape,
@@ -363,7 +375,13 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
         taken=functools.partial(_chained, post, pre) if _known(post) and _known(pre) else None,
         counts=post.counts and pre.counts,
+        by_parts=by_parts if _shares(post) or _shares(pre) else None,
     )
+
+
+def _shares(link: LinearMap) -> bool:
+    """Whether work of a map is shared with others."""
+    return isinstance(link, Operator) and bool(link.shared or link.by_parts)
 
 
 def _known(link: LinearMap) -> bool:
