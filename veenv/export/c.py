@@ -12,9 +12,10 @@ import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
+from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.ordering import entries, in_place, replacing
-from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, Strided
+from veenv.kernel.ordering import Place, entries
+from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram, Strided
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ class _Writer:
         self.helpers: dict[str, str] = {}
 
     def text(self) -> str:
-        whole = [_Array(f"in{k}") for k in range(len(self.program.inputs))]
-        part = _Part(self.program, "v", whole, self._cast)
-        lines = part.lines(range(len(self.program.ops)))
+        made = _Statements(self.program, self._cast)
+        made.run(range(len(self.program.ops)))
         for k, ids in enumerate(self.program.results):
-            lines += part.writing(f"out{k}", ids)
+            made.output(f"out{k}", ids)
+        lines = made.lines
         inputs, outputs = self.program.inputs, self.program.outputs
         types = [f"const {_type(x.dtype)} *restrict" for x in inputs]
         types += [f"{_type(x.dtype)} *restrict" for x in outputs]
@@ -187,83 +188,80 @@ class _Array(Strided):
         return f"{self.name}[{index}{f' + {self.start}' if self.start else ''}]"
 
 
-def _is_leaf(op: Op) -> bool:
-    """Whether an operation is a whole input leaf."""
-    return op.name == "input" and op.attr[1] is None
+class _Statements(Backend[_Array]):
+    """The statements of a program; names in the body of a loop begin with the loop's.
 
-
-class _Part:
-    """The statements of a program, or of the body of a loop, whose variables have a prefix.
-
-    `given` are its inputs, numbers of a body as text; `cast` writes a conversion.
+    `cast` writes a conversion.
     """
 
-    def __init__(
-        self,
-        program: ScalarProgram,
-        prefix: str,
-        given: Sequence[_Array | str],
-        cast: Callable[[str, str, str, str], str],
-        carries: int = 0,
-    ):
-        self.program, self.prefix, self.given, self.cast = program, prefix, given, cast
-        self.in_place = in_place(program, carries)
-        self.parts = [(i, op) for i, op in enumerate(program.ops) if op.name == "part"]
+    READ = frozenset({"input"})
 
-    def lines(self, span: range) -> list[str]:
-        """The statements of some operations."""
-        found = []
-        for i in span:
-            op = self.program.ops[i]
-            if op.name == "loop":
-                found += self._loop(i, op)
-            elif op.name == "array":
-                values = ", ".join(map(self.operand, op.args))
-                found.append(
-                    f"{self._const(i)}{_type(op.dtype)} {self._name(i)}[{len(op.args)}] = "
-                    f"{{{values}}};"
-                )
-            elif op.name == "write":
-                if (i, 0) not in self.in_place:
-                    count, source = entries(self.program, i), self._array(op.args[0])
-                    found += _copy(_type(op.dtype), self._name(i), source, count)
-                place, value = map(self.operand, op.args[1:])
-                found.append(f"{self._array(i).at(place)} = {value};")
-            elif op.name not in ("const", "view", "entry", "part") and not _is_leaf(op):
-                kind = _type(op.dtype)
-                found.append(f"const {kind} {self._name(i)} = {self._expression(op)};")
-        return found
+    def __init__(self, program: ScalarProgram, cast: Callable[[str, str, str, str], str]):
+        self.lines: list[str] = []
+        self.scope = Scope(program, [_Array(f"in{k}") for k in range(len(program.inputs))], "v")
+        self._cast = cast
 
-    def _const(self, i: int) -> str:
-        """What is in front of an array that nothing is written in."""
-        written = any(self.program.ops[p].args[k] == i for p, k in self.in_place)
-        return "" if written else "const "
+    def inside(self, position: int) -> str:
+        """What names in the body of a loop begin with."""
+        return f"{self.scope.where}{position}_"
 
-    def _carried(self, loop: int, k: int) -> _Array:
-        """An array that a loop carries."""
-        if (loop, k) in self.in_place:
-            return self._array(self.program.ops[loop].args[k])
-        return _Array(f"{self._name(loop)}_c{k}")
+    def named(self, position: int, value: str) -> str:
+        """A variable."""
+        name = f"{self.scope.where}{position}"
+        dtype = self.scope.program.ops[position].dtype
+        self.lines.append(f"const {_type(dtype)} {name} = {value};")
+        return name
 
-    def _name(self, i: int) -> str:
-        return f"{self.prefix}{i}"
+    def const(self, op: Op) -> str:
+        """A literal."""
+        return _literal(op.attr)
 
-    def operand(self, i: int) -> str:
-        """A number."""
-        op = self.program.ops[i]
-        if op.name == "entry":
-            return self._array(op.args[0]).at(op.attr)
-        return _literal(op.attr) if op.name == "const" else self._name(i)
+    def memory(self, place: Place) -> _Array:
+        """An array with the name of its operation; declares what is filled later."""
+        (position, k), program = place, self.scope.program
+        op, source = program.ops[position], position
+        name = f"{self.scope.where}{position}"
+        if k is not None:
+            name, source = f"{name}_c{k}" if op.name == "loop" else name, op.args[k]
+        if op.name != "array":
+            kind = _type(program.ops[source].dtype)
+            self.lines.append(f"{kind} {name}[{entries(program, source)}];")
+        return _Array(name)
 
-    def writing(self, name: str, ids: Sequence[int]) -> list[str]:
-        """The statements that fill an output; what lies evenly in an array is copied in a loop."""
+    def fill(self, position: int, args: Sequence[int]) -> None:
+        """Declares an array with its entries, constant where nothing is written in it."""
+        scope, array = self.scope, self.stored(position).name
+        written = any(scope.program.ops[p].args[k] == position for p, k in scope.in_place)
+        kind = f"{'' if written else 'const '}{_type(scope.program.ops[position].dtype)}"
+        values = ", ".join(map(self.operand, args))
+        self.lines.append(f"{kind} {array}[{len(args)}] = {{{values}}};")
+
+    def load(self, array: _Array, index: str | int) -> str:
+        """An entry."""
+        return array.at(index)
+
+    def put(self, array: _Array, index: str | int, value: str) -> None:
+        """Writes an entry."""
+        self.lines.append(f"{array.at(index)} = {value};")
+
+    def copy(self, source: _Array, target: _Array, count: int, mask: None = None) -> None:
+        """A loop that copies entries."""
+        head = f"for (int32_t k = 0; k < {count}; ++k)"
+        self.lines.append(f"{head} {target.at('k')} = {source.at('k')};")
+
+    def write(self, op: Op, array: _Array, place: str, value: str) -> None:
+        """Writes an entry."""
+        self.put(array, place, value)
+
+    def output(self, name: str, ids: Sequence[int]) -> None:
+        """Fills an output; what lies evenly in an array is copied in a loop."""
         of_array: dict[int, list[int]] = {}
         for e, i in enumerate(ids):
-            op = self.program.ops[i]
+            op = self.scope.program.ops[i]
             of_array.setdefault(op.args[0] if op.name == "entry" else -1, []).append(e)
-        single, found = set(of_array.pop(-1, ())), []
+        single, even = set(of_array.pop(-1, ())), []
         for array, places in of_array.items():
-            sources = [self.program.ops[ids[e]].attr for e in places]
+            sources = [self.scope.program.ops[ids[e]].attr for e in places]
             steps = {
                 (f - e, t - s)
                 for e, f, s, t in zip(places, places[1:], sources, sources[1:], strict=False)
@@ -272,36 +270,21 @@ class _Part:
                 single.update(places)
                 continue
             ((step, move),) = steps
-            source = self._array(array).view(sources[0], move).at("k")
-            target = _Array(name, start=places[0], stride=step).at("k")
-            head = f"for (int32_t k = 0; k < {len(places)}; ++k)"
-            found.append(f"{head} {target} = {source};")
-        return [*(f"{name}[{e}] = {self.operand(ids[e])};" for e in sorted(single)), *found]
+            source = self.stored(array).view(sources[0], move)
+            even.append((source, _Array(name, start=places[0], stride=step), len(places)))
+        for e in sorted(single):
+            self.put(_Array(name), e, self.operand(ids[e]))
+        for source, target, count in even:
+            self.copy(source, target, count)
 
-    def _array(self, i: int) -> _Array:
-        op = self.program.ops[i]
-        if op.name == "view":
-            return self._array(op.args[0]).view(*op.attr[:2])
-        if op.name == "input":
-            given = self.given[op.attr[0]]
-            assert isinstance(given, _Array)
-            return given
-        if op.name == "write" and (i, 0) in self.in_place:
-            return self._array(op.args[0])
-        if op.name == "part" and op.attr < self.program.ops[op.args[0]].attr.carries:
-            return self._carried(op.args[0], op.attr)
-        return _Array(self._name(i))
-
-    def _expression(self, op: Op) -> str:
-        if op.name == "input":
-            given = self.given[op.attr[0]]
-            return given if isinstance(given, str) else given.at(op.attr[1])
+    def compute(self, op: Op) -> str:
+        """An expression."""
         if op.name == "read":
-            return self._array(op.args[0]).at(self.operand(op.args[1]))
+            return self.stored(op.args[0]).at(self.operand(op.args[1]))
         args = [self.operand(a) for a in op.args]
-        of = self.program.ops[op.args[0]].dtype
+        of = self.scope.program.ops[op.args[0]].dtype
         if op.name in ("convert", "bitcast"):
-            return self.cast(op.name, of, op.dtype, args[0])
+            return self._cast(op.name, of, op.dtype, args[0])
         known = OPERATIONS[op.attr if op.name == "call" else op.name]
         kind, suffix = _type(of), "f" if of == "float32" else ""
         wraps = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
@@ -309,67 +292,29 @@ class _Part:
         text = known.c if of in FLOATS else known.c_int
         return text.format(*args, f=suffix, T=kind, U=unsigned, W=wraps)
 
-    def _loop(self, position: int, op: Op) -> list[str]:
-        loop: Loop = op.attr
-        body, name, first = loop.body, self._name(position), loop.carries + loop.stacked
-        carries: list[Any] = [f"{name}_c{k}" for k in range(loop.carries)]
-        kinds = [_type(leaf.dtype) for leaf in body.inputs[: loop.carries]]
-        found, single = [], [k for k in range(loop.carries) if not body.inputs[k].shape]
-        for k, (kind, a) in enumerate(zip(kinds, op.args, strict=False)):
-            if k in single:
-                found.append(f"{kind} {carries[k]} = {self.operand(a)};")
-                continue
-            if (position, k) not in self.in_place:
-                found += _copy(kind, carries[k], self._array(a), body.inputs[k].size)
-            carries[k] = self._carried(position, k)
-        parts = {o.attr: i for i, o in self.parts if o.args[0] == position}
-        arrays = {k: i for k, i in parts.items() if k >= loop.carries}
-        for i in arrays.values():
-            found.append(f"{_type(self.program.ops[i].dtype)} {self._name(i)}[{loop.length}];")
-        step = f"{name}_k"
-        columns = [self._array(a).at(step) for a in op.args[loop.carries : first]]
-        same = [
-            self._array(a) if leaf.shape else self.operand(a)
-            for a, leaf in zip(op.args[first:], body.inputs[first:], strict=True)
-        ]
-        given = [*carries, *columns, *same]
-        inside = _Part(body, f"{name}_", given, self.cast, loop.carries)
-        results = [ids[0] for ids in body.results]
-        if loop.length is None:
-            lines = inside.lines(range(loop.tested))
-            lines.append(f"if (!{inside.operand(results[-1])}) break;")
-            lines += inside.lines(range(loop.tested, len(body.ops)))
+    def repeat(self, loop: InLoop[_Array]) -> list[str]:
+        """A loop that carries numbers in variables."""
+        name, of = f"{self.scope.where}{loop.position}", loop.loop
+        kinds, step = list(map(_type, loop.dtypes)), f"{name}_k"
+        carries = [f"{name}_c{k}" for k in loop.numbers]
+        rows = [*zip(kinds, carries, loop.starts, strict=True)]
+        self.lines += [f"{kind} {carry} = {start};" for kind, carry, start in rows]
+        head = f"for (int32_t {step} = 0; {step} < {of.length}; ++{step}) {{"
+        if of.length is None:
             head = "for (;;) {"
-        else:
-            lines = inside.lines(range(len(body.ops)))
-            head = f"for (int32_t {step} = 0; {step} < {loop.length}; ++{step}) {{"
-            if loop.reverse:
-                head = f"for (int32_t {step} = {loop.length - 1}; {step} >= 0; --{step}) {{"
-        lines += [
-            f"{self._name(i)}[{step}] = {inside.operand(results[k])};" for k, i in arrays.items()
-        ]
-        rows = [(kinds[k], carries[k], f"{carries[k]}n", results[k]) for k in single]
-        lines += [f"const {kind} {new} = {inside.operand(i)};" for kind, _, new, i in rows]
-        for k in replacing(op):
-            if (written := inside._array(results[k])) != carries[k]:
-                lines.append(_moved(carries[k], written, body.inputs[k].size))
-        lines += [f"{carry} = {new};" for _, carry, new, _ in rows]
-        found += [head, *(f"  {line}" for line in lines), "}"]
-        for k, i in parts.items():
-            if k in single:
-                found.append(f"const {kinds[k]} {self._name(i)} = {carries[k]};")
-        return found
-
-
-def _copy(kind: str, name: str, source: _Array, count: int) -> list[str]:
-    """A new array with the entries of another."""
-    return [f"{kind} {name}[{count}];", _moved(_Array(name), source, count)]
-
-
-def _moved(target: _Array, source: _Array, count: int) -> str:
-    """A loop that copies entries."""
-    head = f"for (int32_t k = 0; k < {count}; ++k)"
-    return f"{head} {target.at('k')} = {source.at('k')};"
+        elif of.reverse:
+            head = f"for (int32_t {step} = {of.length - 1}; {step} >= 0; --{step}) {{"
+        self.lines.append(head)
+        first = len(self.lines)
+        loop.begin(carries, step)
+        if of.length is None:
+            self.lines.append(f"if (!{self.operand(loop.condition)}) break;")
+        rows = [*zip(kinds, carries, loop.finish(), strict=True)]
+        self.lines += [f"const {kind} {carry}n = {value};" for kind, carry, value in rows]
+        loop.bring()
+        self.lines += [f"{carry} = {carry}n;" for carry in carries]
+        self.lines[first:] = [*(f"  {line}" for line in self.lines[first:]), "}"]
+        return carries
 
 
 def _type(dtype: str) -> str:

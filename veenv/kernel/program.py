@@ -141,11 +141,10 @@ class Strided:
     _: KW_ONLY
     start: int = 0  # number of the first one in the array
     stride: int = 1  # how many entries it is to the next one
-    length: int = 0  # how many; zero where nobody asks
 
-    def view(self, start: int, stride: int, length: int = 0) -> Self:
+    def view(self, start: int, stride: int) -> Self:
         """Entries of these at equal distances."""
-        return replace(self, start=self.place(start), stride=self.stride * stride, length=length)
+        return replace(self, start=self.place(start), stride=self.stride * stride)
 
     def place(self, k: Any) -> Any:
         """The number of its entry k in the array."""

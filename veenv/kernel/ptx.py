@@ -25,7 +25,7 @@ from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import in_threads
 from veenv.kernel.cpu.emitter import element, scalar_symbol
 from veenv.kernel.ordering import few_alive
-from veenv.kernel.program import Op, ScalarProgram
+from veenv.kernel.program import ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 TARGET = "__gpu$xla.gpu.ptx"
@@ -148,12 +148,10 @@ def module(program: ScalarProgram, batched: Sequence[bool], batch: int) -> str:
 class _Instructions(Instructions):
     """The instructions of a thread, which reads leaf k at `%in{k}` and writes it at `%out{k}`."""
 
-    memory, tables = "ptr addrspace(5) %kept", " addrspace(1)"
+    pointer, tables = "ptr addrspace(5) %kept", " addrspace(1)"
 
     def __init__(self, program: ScalarProgram, batched: Sequence[bool], batch: int):
-        super().__init__(program, 1, range(len(program.ops)), {})
-        self.joins = True
-        self._inputs = [
+        inputs = [
             Stored(
                 f"{_GLOBAL} %in{k}",
                 leaf.dtype,
@@ -163,6 +161,8 @@ class _Instructions(Instructions):
             )
             for k, (leaf, each) in enumerate(zip(program.inputs, batched, strict=True))
         ]
+        super().__init__(program, 1, range(len(program.ops)), {}, inputs=inputs)
+        self.joins = True
         self._outputs: dict[int, list[tuple[Stored, int]]] = {}
         for k in program.written():
             leaf = Stored(f"{_GLOBAL} %out{k}", program.outputs[k].dtype, stride=batch)
@@ -172,7 +172,7 @@ class _Instructions(Instructions):
     def text(self) -> str:
         """The instructions; an entry of an output is written as soon as it is known."""
         for position in self.span:
-            self.run(position)
+            self.run([position])
             for leaf, entry in self._outputs.get(position, ()):
                 self.put(leaf, entry, self.operand(position))
         return "\n".join(self.lines)
@@ -188,16 +188,6 @@ class _Instructions(Instructions):
         found = self.emit(f"call {of} @{there}({values}) {kept}")
         return self.emit(f"insertelement {kind} poison, {of} {found}, i64 0")
 
-    def stored(self, i: int) -> Stored:
-        """Where an array is: input leaves stay where they came."""
-        op = self.scope.program.ops[i]
-        if op.name == "input" and not self.scope.inputs:
-            return self._inputs[op.attr[0]]
-        return super().stored(i)
-
-    def _input(self, number: int, entry: int) -> str:
-        return self.load(self._inputs[number], entry)
-
     def _address(self, array: Stored, index: str | int) -> str:
         """Where an entry is; addresses of leaves are made anew, as registers are scarce."""
         if array.pointer.startswith(f"{_GLOBAL} %") and not array.shared:
@@ -205,9 +195,6 @@ class _Instructions(Instructions):
             place = self.emit(f"getelementptr i8, {array.pointer}, {first}")
             array = replace(array, pointer=f"{_GLOBAL} {place}")
         return super()._address(array, index)
-
-    def _unweave(self, position: int, op: Op) -> None:
-        """An input leaf stays where it is."""
 
 
 def _written(text: str) -> str:

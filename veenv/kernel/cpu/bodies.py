@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
+from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, suffix
+from veenv.kernel.cpu.lanes import uniform, within
 from veenv.kernel.cpu.layout import Leaves
-from veenv.kernel.cpu.loop_code import LoopCode, Scope
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
-from veenv.kernel.ordering import entries
-from veenv.kernel.program import FLOATS, FREE, ROUNDED, Op, ScalarProgram
+from veenv.kernel.ordering import Place
+from veenv.kernel.program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 _EQUAL = 16
 """Equal entries from which on a loop stores them: it is no longer than they are."""
 
 
-class Instructions(Emitter):
+class _Where(NamedTuple):
+    """What is kept of a program or the body of a loop."""
+
+    places: Mapping[Place | int, int]  # where its arrays are (`veenv.kernel.cpu.arrays.memory`)
+    same: Sequence[bool]  # of each operation whether it is the same in all lanes
+    calls: frozenset[Op]  # its calls of functions
+
+
+def _calls(ops: Iterable[Op]) -> frozenset[Op]:
+    return frozenset(op for op in ops if op.name == "call")
+
+
+class Instructions(Emitter, Backend[Stored]):
     """The instructions of operations that follow one another, at one vector of points.
 
     They read and write through `%ins` and `%outs` (see `veenv.kernel.cpu.sections`), of the vector
@@ -30,7 +44,7 @@ class Instructions(Emitter):
     that `kept` says by operation, and from `base` on arrays.
     """
 
-    memory, tables = "ptr %kept", ""  # a pointer with its type, and a space of addresses
+    pointer, tables = "ptr %kept", ""  # to memory, with its type, and a space of addresses
 
     def __init__(
         self,
@@ -39,11 +53,13 @@ class Instructions(Emitter):
         span: range,
         kept: Mapping[int, int],
         base: int = 0,
+        inputs: Sequence[Stored] = (),
     ):
         super().__init__(lanes)
         self.program, self.span, self.kept = program, span, kept
-        self.scope = Scope(program, memory(program, lanes, base)[0])
-        self.scope.calls = {op for op in program.ops[span.start : span.stop] if op.name == "call"}
+        places, calls = memory(program, lanes, base)[0], _calls(program.ops[span.start : span.stop])
+        same = uniform(program, [False] * len(program.inputs))
+        self.scope = Scope(program, inputs, _Where(places, same, calls))
         self.leaves = Leaves(self)
         self.trigonometry = Trigonometry(self)
 
@@ -51,10 +67,13 @@ class Instructions(Emitter):
         """Blocks of LLVM IR; they need a block `exit` and a condition `%never`, which is false."""
         writes = writes_of(self.program)
         for position in self.span:
-            self.run(position)
+            op = self.program.ops[position]
+            if op.name == "input" and op.attr[1] is None:
+                self._unweave(position, op)
+            self.run([position])
             if position in self.kept:
-                dtype, value = self.program.ops[position].dtype, self.scope.names[position]
-                self.put(Stored(self.memory, dtype, self.kept[position]), 0, value)
+                value = self.scope.names[position]
+                self.put(Stored(self.pointer, op.dtype, self.kept[position]), 0, value)
             for number, made, value, count in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
@@ -65,78 +84,78 @@ class Instructions(Emitter):
                     self.leaves.store_value(number, made.stored, value, self.operand(position))
         return "\n".join(self.lines)
 
-    def run(self, position: int) -> None:
-        """Writes an operation of the scope."""
-        op = self.scope.program.ops[position]
-        if op.name == "loop":
-            LoopCode(self, position).write()
-        elif op.name == "array":
-            self._fill_array(position, op)
-        elif op.name == "write":
-            self._write(position, op)
-        elif op.name == "input" and op.attr[1] is None and not self.scope.inputs:
-            self._unweave(position, op)
-        elif op.name not in FREE:
-            self.scope.names[position] = self._operation(op)
+    def const(self, op: Op) -> str:
+        """A vector of equal numbers."""
+        return f"splat ({element(op.dtype)} {literal(op.attr)})"
 
-    def operand(self, i: int) -> str:
-        """The name of a number."""
-        names = self.scope.names
-        known = names.get(i)
-        if known is not None:
-            return known
-        op = self.scope.program.ops[i]
-        if op.name == "const":
-            name = f"splat ({element(op.dtype)} {literal(op.attr)})"
-        elif op.name == "entry":
-            name = self.load(self.stored(op.args[0]), op.attr)
-        elif op.name == "input" and self.scope.inputs:
+    def read(self, i: int, op: Op) -> str:
+        """A vector from a leaf, an array, or what other sections keep."""
+        if op.name == "entry" or (op.name == "input" and self.scope.inputs):
+            return super().read(i, op)
+        if op.name == "input":
             number, entry = op.attr
-            given = self.scope.inputs[number]
-            if isinstance(given, Stored):
-                name = self.load(given, entry)
-            else:
-                name = given if isinstance(given, str) else given()
-        elif op.name == "input":
-            name = self._input(*op.attr)
-        else:
-            name = self.load(Stored(self.memory, op.dtype, self.kept[i]), 0)
-        names[i] = name
-        return name
+            return self.leaves.load(number, self.program.inputs[number], entry)
+        return self.load(Stored(self.pointer, op.dtype, self.kept[i]), 0)
 
-    def _input(self, number: int, entry: int) -> str:
-        """An entry of an input leaf."""
-        return self.leaves.load(number, self.program.inputs[number], entry)
-
-    def stored(self, i: int) -> Stored:
-        """Where an array is, or the array that an entry is the first of."""
-        scope = self.scope
-        op = scope.program.ops[i]
-        if op.name == "view":
-            return self.stored(op.args[0]).view(*op.attr[:2])
-        if op.name == "entry":
-            return self.stored(op.args[0]).view(op.attr, 1)
-        if op.name == "input" and scope.inputs:
-            given = scope.inputs[op.attr[0]]
-            assert isinstance(given, Stored)
-            return given
-        if op.name == "write" and (i, 0) in scope.in_place:
-            return self.stored(op.args[0])
-        if op.name == "part" and op.attr < scope.program.ops[op.args[0]].attr.carries:
-            return self.carried(op.args[0], op.attr)
-        constant = table(scope.program, i, self.tables)
+    def memory(self, place: Place) -> Stored:
+        """A table of constants, or vectors in `%kept`."""
+        program, (position, k) = self.scope.program, place
+        op = program.ops[position]
+        dtype = op.dtype if k is None else program.ops[op.args[k]].dtype
+        constant = table(program, position, self.tables)
         if constant is not None:
             self.declare(*constant)
-            return Stored(f"ptr{self.tables} {constant[0]}", op.dtype, shared=True)
-        return Stored(self.memory, op.dtype, scope.places[i, 0 if op.name == "write" else None])
+            return Stored(f"ptr{self.tables} {constant[0]}", dtype, shared=True)
+        return Stored(self.pointer, dtype, self.scope.where.places[place])
 
-    def carried(self, loop: int, k: int) -> Stored:
-        """Where an array is that a loop carries."""
-        scope = self.scope
-        if (loop, k) in scope.in_place:
-            return self.stored(scope.program.ops[loop].args[k])
-        dtype = scope.program.ops[loop].attr.body.inputs[k].dtype
-        return Stored(self.memory, dtype, scope.places[loop, k])
+    def inside(self, position: int) -> _Where:
+        """What is known of the body of a loop."""
+        op, where = self.scope.program.ops[position], self.scope.where
+        loop: Loop = op.attr
+        places = memory(loop.body, self.lanes, where.places[position], loop)[0]
+        same = uniform(loop.body, within(loop, [where.same[a] for a in op.args]))
+        return _Where(places, same, _calls(loop.body.ops))
+
+    def repeat(self, loop: InLoop[Stored]) -> list[str]:
+        """A loop of so many steps, or as long as any lane goes on."""
+        known = self.trigonometry.known
+        self.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
+        kinds = list(map(self.vector, loop.dtypes))
+        if loop.loop.length is None:
+            test, rest = functools.partial(self._test, loop), functools.partial(self._masked, loop)
+            found = self.emit_while(kinds, loop.starts, test, rest)
+        else:
+            step = functools.partial(self._step, loop)
+            found = self.emit_loop(loop.loop.length, kinds, loop.starts, step)
+        self.trigonometry.known = known
+        return found
+
+    def _step(self, loop: InLoop[Stored], number: str, carries: list[str]) -> list[str]:
+        last = (loop.loop.length or 0) - 1
+        index = self.emit(f"sub i64 {last}, {number}") if loop.loop.reverse else number
+        loop.begin(carries, index)
+        ahead = loop.finish()
+        loop.bring()
+        return ahead
+
+    def _test(self, loop: InLoop[Stored], carries: list[str]) -> str:
+        """Whether any lane goes on; the lanes that do are the scope's mask then."""
+        loop.begin(carries)
+        scope, kind = self.scope, self.vector("bool")
+        mask = self.operand(loop.condition)
+        if scope.where.same[loop.condition]:
+            return self.emit(f"extractelement {kind} {mask}, i64 0")
+        scope.mask = mask if scope.mask is None else self.emit(f"and {kind} {mask}, {scope.mask}")
+        bits = self.emit(f"bitcast {kind} {scope.mask} to i{self.lanes}")
+        return self.emit(f"icmp ne i{self.lanes} {bits}, 0")
+
+    def _masked(self, loop: InLoop[Stored], carries: list[str]) -> list[str]:
+        ahead, mask = loop.finish(), self.scope.mask
+        loop.bring()
+        if mask is None or self.scope.where.same[loop.condition]:
+            return ahead
+        rows = zip(map(self.vector, loop.dtypes), ahead, carries, strict=True)
+        return [self.select(kind, mask, new, old) for kind, new, old in rows]
 
     def _address(self, array: Stored, index: str | int) -> str:
         """Where an entry of an array is, with its type, by its number, which may be an i64."""
@@ -150,7 +169,7 @@ class Instructions(Emitter):
         return f"{kind} {self.emit(f'getelementptr i8, {near}, i64 {offset}')}"
 
     def load(self, array: Stored, index: str | int) -> str:
-        """An entry of an array, by its number, which may be an i64."""
+        """An entry, by its number, which may be an i64."""
         of = memory_element(array.dtype)
         place = self._address(array, index)
         kind = f"<{self.lanes} x {of}>"
@@ -166,7 +185,7 @@ class Instructions(Emitter):
         return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
-        """Writes an entry of an array."""
+        """Writes an entry, by its number, which may be an i64."""
         self._store(array, index, self.to_memory(array.dtype, value))
 
     def _store(self, array: Stored, index: str | int, value: str) -> None:
@@ -175,7 +194,7 @@ class Instructions(Emitter):
         self.lines.append(f"store {kind} {value}, {place}, align {self._alignment(array)}")
 
     def copy(self, source: Stored, target: Stored, count: int, mask: str | None = None) -> None:
-        """Copies the entries of an array, in the lanes of a mask."""
+        """Copies entries one by one, in the lanes of a mask."""
 
         def step(k: str) -> None:
             value = self.load(source, k)
@@ -185,14 +204,10 @@ class Instructions(Emitter):
 
         self.each(count, step)
 
-    def _write(self, position: int, op: Op) -> None:
-        """Writes an entry of an array at a place that is computed, where the loop goes on."""
-        array, mask = self.stored(position), self.scope.mask
-        place, value = (self.operand(a) for a in op.args[1:])
-        if (position, 0) not in self.scope.in_place:
-            count = entries(self.scope.program, position)
-            self.copy(self.stored(op.args[0]), array, count)
-        if self.lanes == 1 or self.scope.same[op.args[1]]:
+    def write(self, op: Op, array: Stored, place: str, value: str) -> None:
+        """Writes each lane's own entry, or that of all."""
+        mask = self.scope.mask
+        if self.lanes == 1 or self.scope.where.same[op.args[1]]:
             index = self._index(place)
             if mask is not None:
                 value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
@@ -212,12 +227,12 @@ class Instructions(Emitter):
     def _alignment(self, array: Stored) -> int:
         return min(ALIGNED, array.width(self.lanes))
 
-    def _fill_array(self, position: int, op: Op) -> None:
-        """Stores the entries of an array that is no table."""
+    def fill(self, position: int, args: Sequence[int]) -> None:
+        """Writes entries that are in no table."""
         array, k = self.stored(position), 0
         if array.shared:
             return
-        for a, equal in groupby(op.args):
+        for a, equal in groupby(args):
             count, value = sum(1 for _ in equal), self.operand(a)
             if count < _EQUAL:
                 for e in range(k, k + count):
@@ -248,10 +263,10 @@ class Instructions(Emitter):
         start = self.leaves.start(number)
         self.each(-(-leaf.size // self.lanes), square)
 
-    def _read(self, op: Op) -> str:
+    def _entry(self, op: Op) -> str:
         """The entry of an array at a place that is computed."""
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
-        if self.lanes == 1 or self.scope.same[op.args[1]]:
+        if self.lanes == 1 or self.scope.where.same[op.args[1]]:
             return self.load(array, self._index(place))
         of, lanes = memory_element(array.dtype), self.lanes
         kind = f"<{lanes} x {of}>"
@@ -284,14 +299,15 @@ class Instructions(Emitter):
         base = self._address(array.view(0, 1), 0)
         return self.emit(f"getelementptr {of}, {base}, {places} {place}")
 
-    def _operation(self, op: Op) -> str:
+    def compute(self, op: Op) -> str:
+        """The vector that an operation computes."""
         if op.name == "read":
-            return self._read(op)
+            return self._entry(op)
         args = [self.operand(a) for a in op.args]
         of = self.scope.program.ops[op.args[0]].dtype
         name, kind = op.name, self.vector(of)
         if name == "call" and op.attr in ("sin", "cos"):
-            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.calls]
+            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.where.calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
         if name == "call":
             return self.call(op.attr, op.dtype, args)

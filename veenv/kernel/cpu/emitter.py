@@ -182,7 +182,7 @@ class Emitter:
             self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
         ]
 
-    def repeat(
+    def emit_loop(
         self,
         count: int,
         kinds: Sequence[str],
@@ -208,16 +208,16 @@ class Emitter:
 
     def each(self, count: int, do: Callable[[str], None]) -> None:
         """Does something with the number, an i64, of each of so many steps."""
-        self.repeat(count, [], [], lambda number, _: do(number) or [])
+        self.emit_loop(count, [], [], lambda number, _: do(number) or [])
 
-    def repeat_while(
+    def emit_while(
         self,
         kinds: Sequence[str],
         starts: Sequence[str],
         test: Callable[[list[str]], str],
         step: Callable[[list[str]], list[str]],
     ) -> list[str]:
-        """Runs `step` while `test`, an i1, is true; arguments and result as of `repeat`."""
+        """Runs `step` while `test`, an i1, is true; arguments and result as of `emit_loop`."""
         before, label = self._block, f"loop{self._fresh}"
         self._begin(label, f"br label %{label}")
         values = [self._later() for _ in kinds]
