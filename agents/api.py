@@ -23,7 +23,7 @@ from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder, identity_of
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import DivergedError, Progress
+from veenv.agents.training.loop import DivergedError, TrainProgress
 from veenv.agents.training.loop import train as rounds
 from veenv.agents.training.played import (
     AGENTS,
@@ -146,7 +146,7 @@ def train(
     folder: str | os.PathLike[str] | None = None,
     network: Any = None,
     loss: StepsLoss | None = None,
-    callback: Callable[[Progress], object] | None = None,
+    callback: Callable[[TrainProgress], object] | None = None,
 ) -> Run:
     """Trains an agent to find cheap elimination orders.
 
@@ -331,7 +331,7 @@ def _play(
     before: Mapping[str, Any],
     limit: float | None,
     started: float,
-    callback: Callable[[Progress], object] | None,
+    callback: Callable[[TrainProgress], object] | None,
 ) -> Run:
     """Trains until the budget is spent or Ctrl-C comes; what a folder holds is in `before`."""
     steps, seconds = int(before.get("steps", 0)), float(before.get("seconds", 0.0))

@@ -26,7 +26,7 @@ from veenv.agents.api import train
 from veenv.agents.config.args import fail, parse_duration, say
 from veenv.agents.config.checks import check_integers
 from veenv.agents.config.ppo import PPOConfig, window_on
-from veenv.agents.training.loop import Progress
+from veenv.agents.training.loop import TrainProgress
 from veenv.agents.training.played import AGENTS, AgentName
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
@@ -268,7 +268,7 @@ def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any
     """PPO or AlphaZero, with its default settings but for those."""
     course: list[Point] = []
 
-    def note(progress: Progress) -> None:
+    def note(progress: TrainProgress) -> None:
         [mean] = progress.measured["mean_cost"].values()
         [least] = progress.measured["best_cost"].values()
         course.append((progress.steps, progress.seconds, mean, least))

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from veenv.agents.config.args import printable
 from veenv.agents.training.curriculum import Curriculum
-from veenv.agents.training.loop import Progress
+from veenv.agents.training.loop import TrainProgress
 
 
 class ProgressDisplay:
@@ -33,7 +33,7 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.close()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: TrainProgress) -> None:
         """Updates the bar, or prints a line if the last one is long enough ago."""
         text = printable(f"steps {progress.steps:,}  {self._describe(progress.measured)}")
         due = progress.seconds - self._last >= self._interval or progress.fraction >= 1.0

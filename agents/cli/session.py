@@ -17,7 +17,7 @@ from veenv.agents.api import train_seeds
 from veenv.agents.cli.progress import ProgressDisplay
 from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
-from veenv.agents.cli.start import Run, check_options, follow, open_run, read_played
+from veenv.agents.cli.start import Session, check_options, follow, open_run, read_played
 from veenv.agents.config.args import TrainArgs, called, printable
 from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.devices import any_process, connect, is_main
@@ -26,7 +26,7 @@ from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import Budget, CompilingError, DivergedError, train
+from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
 from veenv.agents.training.played import AGENTS
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
@@ -156,7 +156,7 @@ def write_pages(
 
 
 def play(
-    run: Run, args: TrainArgs, out: TextIO, write_line: Callable[[str], None], started: float
+    run: Session, args: TrainArgs, out: TextIO, write_line: Callable[[str], None], started: float
 ) -> int:
     """Trains until the budget is spent or a signal comes.
 
@@ -167,7 +167,7 @@ def play(
       0, 1 if training has diverged, or `PREEMPTED`.
     """
     folder, score, state = run.folder, run.curriculum.score, run.state
-    budget = Budget(args.ppo.steps, args.seconds, started - run.seconds)
+    budget = Limits(args.ppo.steps, args.seconds, started - run.seconds)
     spent = run.steps > 0 and budget.spent(run.steps, time.monotonic() - started + run.seconds)
     write_line(
         f"this run has used its {spent}: give a larger --time-limit or --steps"

@@ -30,7 +30,7 @@ from veenv.tasks import Task
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Session:
     """Everything that a run works with.
 
     Attributes:
@@ -148,7 +148,7 @@ def follow(args: TrainArgs) -> int:
         return PREEMPTED if any_process(stop.preempted) else 0
 
 
-def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
+def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
     """Starts a run in a folder of its own, or goes on with one; `write_line` is a callback.
 
     Raises:
@@ -198,7 +198,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
         raise
     seconds = float(before.get("seconds", 0.0))
     functions = {} if played is None else played.functions
-    return Run(curriculum, functions, broadcast(state), steps, seconds, folder, trackers)
+    return Session(curriculum, functions, broadcast(state), steps, seconds, folder, trackers)
 
 
 def open_trackers(

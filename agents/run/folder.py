@@ -25,7 +25,7 @@ from veenv.agents.run.checkpoints import Checkpoints, Restored
 from veenv.agents.run.curve import plot_curve
 from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.loop import Progress
+from veenv.agents.training.loop import TrainProgress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import file_name, is_local, write_bytes
@@ -145,7 +145,7 @@ class RunFolder:
         path = self.path / "weights.eqx"
         self._attempt(path.name, lambda: save_weights(path, network))
 
-    def save_checkpoint(self, progress: Progress, score: float) -> None:
+    def save_checkpoint(self, progress: TrainProgress, score: float) -> None:
         """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
         run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
         run["best"] = {} if self.best is None else self.best.record()

@@ -17,7 +17,7 @@ from veenv.orders.order import Order
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
+class _Recorded:
     """An order of a task in a record."""
 
     ids: tuple[int, ...]
@@ -124,7 +124,7 @@ class BestOrders:
         Raises:
           ValueError: the record is none, or an order does not cost what it says, or is not one.
         """
-        known = read_field("best", Mapping[str, _Known], record)
+        known = read_field("best", Mapping[str, _Recorded], record)
         for name in self.tasks.names:
             if name in known and self._would_improve(name, known[name].cost):
                 try:

@@ -38,7 +38,7 @@ class CompilingError(TimeoutError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class TrainProgress:
     """What the loop reports after every round: one train step on each task set.
 
     Attributes:
@@ -64,7 +64,7 @@ class Progress:
         return {name: getattr(self, name) for name in names} | dict(self.measured)
 
 
-class Budget:
+class Limits:
     """The environment steps and the seconds that a run may take; process 0's clock counts."""
 
     def __init__(self, steps: int | None, time_limit: float | None, started: float | None):
@@ -131,7 +131,7 @@ class Course:
     known after a few rounds.
     """
 
-    def __init__(self, budget: Budget, curriculum: Curriculum, steps: int):
+    def __init__(self, budget: Limits, curriculum: Curriculum, steps: int):
         """The course of a run that has played so many steps."""
         each = sum(trainer.steps_per_update for trainer in curriculum.trainers.values())
         self._budget, self._least = budget, curriculum.start_updates
@@ -169,7 +169,7 @@ def train(
     started: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     patient: bool = True,
-) -> Iterator[Progress]:
+) -> Iterator[TrainProgress]:
     """Trains, and yields after every round.
 
     Ends when `config.steps` are played or the next round would pass the time limit; the learning
@@ -191,7 +191,7 @@ def train(
       CompilingError: the time limit has passed in the first round, if that may be.
       DivergedError: no gradient of the last `MAX_NOT_FINITE` rounds was finite.
     """
-    budget = Budget(curriculum.config.steps, time_limit, started)
+    budget = Limits(curriculum.config.steps, time_limit, started)
     state = curriculum.init() if state is None else state
     update = int(state.num_updates)
     rounds = update // len(curriculum.trainers)
@@ -216,7 +216,7 @@ def train(
         pace, before = 0.0 if pace is None else now - before, now
         course.note(now)
         fraction = budget.fraction(steps, now)
-        yield Progress(update, steps, now, fraction, measured, local(state))
+        yield TrainProgress(update, steps, now, fraction, measured, local(state))
         not_finite = not_finite + 1 if all(_is_lost(s.stats) for s in seen.values()) else 0
         if not_finite == MAX_NOT_FINITE:
             raise DivergedError(

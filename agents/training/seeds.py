@@ -16,7 +16,7 @@ from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import Budget
+from veenv.agents.training.loop import Limits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ def train_side_by_side(
 
     Ends as `veenv.agents.training.loop.train`.
     """
-    budget = Budget(trainer.config.steps, time_limit, started)
+    budget = Limits(trainer.config.steps, time_limit, started)
     states, steps = first_states(trainer, seeds), 0
     step = jax.jit(jax.vmap(trainer._train_step, in_axes=(0, None, None)))
     pace, before = None, budget.elapsed()

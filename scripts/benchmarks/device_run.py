@@ -20,7 +20,7 @@ import numpy as np
 import veenv
 from scripts.benchmarks.cases import find
 from scripts.benchmarks.learning import course_of
-from scripts.benchmarks.programs import MODES, Race, compiled, difference
+from scripts.benchmarks.programs import MODES, Timings, compiled, difference
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import PRESETS
@@ -109,12 +109,12 @@ def kernels(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
                     ready |= compiled({form: jacobian}, points)
                 except (CannotFuseError, jax.errors.JaxRuntimeError) as error:
                     yield name, batch, form, type(error).__name__, "", "", ""
-            race = Race(ready, points, 5.0, 20)
-            faster = race.seconds(race.mode)
+            timed = Timings(ready, points, 5.0, 20)
+            faster = timed.seconds(timed.mode)
             for form, program in ready.items():
                 off = difference(jax.jit(forms[form])(*few), exact)
-                took, ms = f"{program.compile:.1f}", f"{race.ms(form):.4g}"
-                yield name, batch, form, race.seconds(form) / faster, ms, took, f"{off:.1e}"
+                took, ms = f"{program.compile:.1f}", f"{timed.ms(form):.4g}"
+                yield name, batch, form, timed.seconds(form) / faster, ms, took, f"{off:.1e}"
 
 
 def rollouts(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 import veenv
 from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, singles
-from scripts.benchmarks.programs import MODES, Program, Race, compiled
+from scripts.benchmarks.programs import MODES, Compiled, Timings, compiled
 from scripts.benchmarks.tables import Table
 from veenv.measure.timing import SHORTEST
 
@@ -58,19 +58,27 @@ def engine(
     )
     yield table
 
-    def row(name: str, size: int, points: int, programs: Mapping[str, Program], args: Any) -> float:
+    def row(
+        name: str, size: int, points: int, programs: Mapping[str, Compiled], args: Any
+    ) -> float:
         """Adds a row for each order; the least ratio."""
-        race = Race(programs, args, seconds, repeats, SHORTEST)
+        timed = Timings(programs, args, seconds, repeats, SHORTEST)
         ours = [order for order in programs if order not in MODES]
         for order in ours:
             three = [programs[m] for m in (order, *modes)]
             table.add(
-                *(name, size, order, *(race.ms(m) for m in (order, *modes)), race.spread(order)),
+                *(
+                    name,
+                    size,
+                    order,
+                    *(timed.ms(m) for m in (order, *modes)),
+                    timed.spread(order),
+                ),
                 f"{three[0].compile / three[2].compile:.2f}",
                 *((p.run.cost_analysis() or {}).get("flops", 0.0) / points for p in three),
                 *(f"{p.memory.temp_size_in_bytes / 2**20:.1f}" for p in three),
             )
-        return min(map(race.ratio, ours))
+        return min(map(timed.ratio, ours))
 
     found: dict[int, dict[str, float]] = {wanted: {} for wanted in batch if wanted > 1}
     for name in task:
@@ -107,7 +115,7 @@ def _sparse_forms() -> list[tuple[str, Callable[..., Any], tuple[Any, ...], Any,
 
 def _fitting(
     methods: Methods, case: Case, size: int, limit: float
-) -> tuple[int, dict[str, Program]]:
+) -> tuple[int, dict[str, Compiled]]:
     """The programs at the batch, which is halved until each fits into `limit` bytes."""
     result = jax.eval_shape(methods["jacrev"], *singles(case, 1))
     need = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result)) * size

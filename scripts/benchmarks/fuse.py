@@ -14,7 +14,7 @@ from scripts.benchmarks.functions.loops import LOOPS
 from scripts.benchmarks.functions.points import POINTS
 from scripts.benchmarks.functions.steps import STEPS, Jacobian, Step, valued
 from scripts.benchmarks.generated_code import against_generated
-from scripts.benchmarks.programs import MODES, Race, compiled
+from scripts.benchmarks.programs import MODES, Timings, compiled
 from scripts.benchmarks.tables import Table, named
 from veenv.rules.passes import REFUSALS
 
@@ -70,10 +70,12 @@ def fuse(
             methods = {mode: make(valued(jacobian)) for mode, jacobian in MODES.items()}
             methods["kernel"] = veenv.fuse(make(veenv.value_and_jacve))
             programs = compiled({m: jax.vmap(f) for m, f in methods.items()}, args, 3, REFUSALS)
-            race = Race(programs, args, seconds)
-            first = programs["kernel"].compile / programs[race.mode].compile
-            ms = race.ms(race.mode), race.ms("kernel")
-            table.add(name, size, race.mode, *ms, f"**{race.ratio('kernel'):.2g}**", f"{first:.2g}")
+            timed = Timings(programs, args, seconds)
+            first = programs["kernel"].compile / programs[timed.mode].compile
+            ms = timed.ms(timed.mode), timed.ms("kernel")
+            table.add(
+                name, size, timed.mode, *ms, f"**{timed.ratio('kernel'):.2g}**", f"{first:.2g}"
+            )
 
 
 def _keys_apart(x: jax.Array) -> jax.Array:

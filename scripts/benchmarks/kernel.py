@@ -15,7 +15,7 @@ import veenv
 from scripts.benchmarks.alone import times_alone
 from scripts.benchmarks.cases import Case, find, orders_of, random_case, singles
 from scripts.benchmarks.generated_code import casadi_times
-from scripts.benchmarks.programs import MODES, Race, compiled
+from scripts.benchmarks.programs import MODES, Timings, compiled
 from scripts.benchmarks.tables import Table, spearman
 from veenv import make_graph
 from veenv.kernel import primitive
@@ -146,17 +146,17 @@ def _speed(
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    race = Race(compiled(methods, args), args, seconds, repeats, turn)
+    timed = Timings(compiled(methods, args), args, seconds, repeats, turn)
     rows = []
     for method in methods:
-        low, ratio, high = np.quantile(race.ratios(method), [0.1, 0.5, 0.9]).tolist()
+        low, ratio, high = np.quantile(timed.ratios(method), [0.1, 0.5, 0.9]).tolist()
         row = {"function": case.name, "batch": batch, "method": method, "ratio": ratio}
-        row |= {"low": low, "high": high, "ms": race.ms(method)}
+        row |= {"low": low, "high": high, "ms": timed.ms(method)}
         if method in programs:
             row |= {"operations": programs[method].size, "work": programs[method].work}
         rows.append(row)
         counts = row.get("operations"), row.get("work")
-        table.add(case.name, batch, method, row["ms"], race.spread(method), *counts)
+        table.add(case.name, batch, method, row["ms"], timed.spread(method), *counts)
     return rows
 
 
@@ -170,7 +170,7 @@ def _compilation(table: Table, equations: int, with_jacrev: bool) -> Row:
     cells = []
     for name, program in compiled(methods, args).items():
         row[f"{name}_seconds"] = program.compile
-        row[f"{name}_ns"] = Race({name: program}, args, 20.0, 10).seconds(name) * 1e9 / 65536
+        row[f"{name}_ns"] = Timings({name: program}, args, 20.0, 10).seconds(name) * 1e9 / 65536
         cells += [f"{program.compile:.2f}", f"{row[f'{name}_ns']:.1f}"]
     table.add(equations, *cells, *[""] * (4 - len(cells)))
     return row
@@ -185,7 +185,7 @@ def _decision(table: Table, case: Case, batch: int, repeats: int) -> Row:
     traced = {name: _traced(case, ids) for name, ids in orders.items()}
     programs = {name: program for name, (program, _) in traced.items()}
     runs = compiled({name: kernel for name, (_, kernel) in traced.items()}, args)
-    times = {n: t.min() for n, t in Race(runs, args, 20.0, 2 * repeats).times.items()}
+    times = {n: t.min() for n, t in Timings(runs, args, 20.0, 2 * repeats).times.items()}
     alone = times_alone(case, programs, 40 * repeats, 10.0)
     counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
     row: Row = {"function": case.name, "order": "least operations", "ids": list(least)}

@@ -46,7 +46,7 @@ POINTS = 40
 Agent = Annotated[OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")]
 
 
-class Point(NamedTuple):
+class CoursePoint(NamedTuple):
     """Where a training is after an update.
 
     Attributes:
@@ -97,7 +97,7 @@ def ppo(
 
 def row(
     name: str, seeds: int, steps: int | None, anneal: str
-) -> tuple[tuple[str, ...], list[list[Point]]]:
+) -> tuple[tuple[str, ...], list[list[CoursePoint]]]:
     """Trains on a task with every seed; its row of the table, and the courses of the runs.
 
     Raises:
@@ -125,17 +125,17 @@ def row(
     return cells, courses
 
 
-def course_of(trainer: Trainer, seed: int, time_limit: float | None = None) -> list[Point]:
+def course_of(trainer: Trainer, seed: int, time_limit: float | None = None) -> list[CoursePoint]:
     """The course of a training on one task with a seed, in a program that is compiled before."""
     [name] = trainer.tasks.names
     trainer.step(trainer.init(), 0.0)  # compiles
     config = dataclasses.replace(trainer.config, seed=seed)
     state = Trainer(config, trainer.tasks, agent=trainer.agent).init()
-    curriculum, course, began = FixedTasks(trainer), list[Point](), time.monotonic()
+    curriculum, course, began = FixedTasks(trainer), list[CoursePoint](), time.monotonic()
     for progress in train(curriculum, state=state, time_limit=time_limit):
         [mean] = progress.measured["mean_cost"].values()
         best, now = curriculum.best.cost(name), time.monotonic()
-        course.append(Point(progress.steps, mean, best, now - began))
+        course.append(CoursePoint(progress.steps, mean, best, now - began))
     return course
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.programs import Race, compiled, difference
+from scripts.benchmarks.programs import Timings, compiled, difference
 from scripts.benchmarks.tables import Table, has, named
 
 COLUMNS = (
@@ -75,11 +75,11 @@ def libraries(
 def _measured(methods: Any, args: Any, seconds: float) -> tuple[Any, ...]:
     """The cells of a row behind its name."""
     programs = compiled({name: jax.vmap(fun) for name, fun in methods.items()}, args)
-    race = Race(programs, args, seconds)
+    timed = Timings(programs, args, seconds)
     first = programs["fused"].compile / programs["vmap"].compile
     apart = difference(*(programs[name].run(*args) for name in ("fused", "vmap")))
-    ratio = f"**{race.ratio('fused', 'vmap'):.2g}**"
-    return race.ms("vmap"), race.ms("fused"), ratio, f"{first:.2g}", f"{apart:.0e}"
+    ratio = f"**{timed.ratio('fused', 'vmap'):.2g}**"
+    return timed.ms("vmap"), timed.ms("fused"), ratio, f"{first:.2g}", f"{apart:.0e}"
 
 
 def _beside_cvode(table: Table) -> None:

@@ -14,8 +14,8 @@ import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.fitted import FITTED
 from scripts.benchmarks.functions.realistic import FUNCTIONS
-from scripts.benchmarks.prices import FILE, Row, chosen, fitted, read, write
-from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
+from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, write
+from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.realistic import from_file
 from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
 from veenv.graph.program import normalise_argnums
@@ -77,24 +77,24 @@ def prediction(
     print(f"\n{len(rows)} programs: Spearman {rank:.3f}, chosen {ratio:.3f} of the fastest")
 
 
-def _rows(case: Case, size: int, seconds: float) -> Iterator[Row]:
+def _rows(case: Case, size: int, seconds: float) -> Iterator[Measured]:
     """What is counted of a function's forms at a batch, measured if there are seconds for it."""
     forms = {name: (jacobian, program, n) for name, jacobian, program, n in _forms(case)}
-    points, ready, race = case.points(size), {}, None
+    points, ready, timed = case.points(size), {}, None
     if seconds:
         methods = {form: jacobian for form, (jacobian, _, _) in forms.items()}
         ready = compiled(at_batch(methods, size), points)
-        race = Race(ready, points, seconds)
+        timed = Timings(ready, points, seconds)
     for form, (jacobian, program, equations) in forms.items():
         if program is None:
             fixed, each = counts_of(jax.make_jaxpr(jacobian)(*case.args), points=size)
         else:
             fixed, each = kernel_counts(program)
-        measured = float(f"{np.quantile(race.times[form], 0.25):.4g}") if race else 0.0
+        measured = float(f"{np.quantile(timed.times[form], 0.25):.4g}") if timed else 0.0
         took = float(f"{ready[form].compile:.4g}") if ready else 0.0
         length = 0 if program is None else size_of(program)
         counts = (fixed + size * each).round(4).tolist()
-        yield Row(case.name, form, size, counts, measured, took, equations, length)
+        yield Measured(case.name, form, size, counts, measured, took, equations, length)
 
 
 def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None, int]]:
@@ -122,7 +122,7 @@ def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram 
         yield f"{order}, one kernel", fused, program, equations(plain)
 
 
-def _write(out: Path, rows: list[Row]) -> tuple[dict[str, float], float, float]:
+def _write(out: Path, rows: list[Measured]) -> tuple[dict[str, float], float, float]:
     """Fits and writes; gives numbers, rank correlation, time of the cheapest by the fastest."""
     costs = fitted(rows)
     predicted = [float(np.dot([*costs.values()], row.counts)) for row in rows]

@@ -27,7 +27,7 @@ _PRIOR = 0.3
 
 
 @dataclass(frozen=True)
-class Row:
+class Measured:
     """A form of a function's Jacobian at a batch: what its price is made of, measured seconds."""
 
     function: str
@@ -53,19 +53,19 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
     return seconds(counts_of(jaxpr, points=batch), batch)
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[Measured]:
     """The rows of a file."""
-    return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
+    return [Measured(**row) for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
 
 
-def write(path: Path, rows: Iterable[Row], **notes: object) -> None:
+def write(path: Path, rows: Iterable[Measured], **notes: object) -> None:
     """Writes rows, one a line, after some notes."""
     head = json.dumps(notes, indent=1)[:-2]
     lines = ",\n".join("  " + json.dumps(asdict(row)) for row in rows)
     write_text(path, f'{head},\n "measured": [\n{lines}\n ]\n}}\n')
 
 
-def fitted(rows: Sequence[Row]) -> dict[str, float]:
+def fitted(rows: Sequence[Measured]) -> dict[str, float]:
     """Microseconds of least squared logarithmic errors, near `_ABOUT` where all will do."""
     from scipy.optimize import least_squares
 
@@ -80,10 +80,10 @@ def fitted(rows: Sequence[Row]) -> dict[str, float]:
     return dict(zip(MICROSECONDS, found.tolist(), strict=True))
 
 
-def chosen(rows: Sequence[Row], costs: Mapping[str, float]) -> list[float]:
+def chosen(rows: Sequence[Measured], costs: Mapping[str, float]) -> list[float]:
     """Of each function and batch, the time of the cheapest form by that of the fastest one."""
     each = np.array([*costs.values()])
-    forms: dict[tuple[str, int], list[Row]] = {}
+    forms: dict[tuple[str, int], list[Measured]] = {}
     for row in rows:
         forms.setdefault((row.function, row.batch), []).append(row)
     return [

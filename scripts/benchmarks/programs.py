@@ -23,7 +23,7 @@ _LONG = 1.0
 
 
 @dataclass(frozen=True)
-class Program:
+class Compiled:
     """A compiled method.
 
     Attributes:
@@ -55,7 +55,7 @@ def compiled(
     args: Sequence[Any],
     rounds: int = 1,
     refused: tuple[type[Exception], ...] = (),
-) -> dict[str, Program]:
+) -> dict[str, Compiled]:
     """Traces and compiles methods in turn, as if for the first time.
 
     Args:
@@ -79,7 +79,7 @@ def compiled(
                     raise
                 continue
             seconds.setdefault(name, []).append(time.perf_counter() - began)
-    return {name: Program(run, seconds[name]) for name, run in runs.items()}
+    return {name: Compiled(run, seconds[name]) for name, run in runs.items()}
 
 
 def forget() -> None:
@@ -92,7 +92,7 @@ def forget() -> None:
     structure.add.cache_clear()
 
 
-class Race:
+class Timings:
     """Times of programs, interleaved, beside the faster of JAX's two modes in the same round.
 
     Attributes:
@@ -103,7 +103,7 @@ class Race:
 
     def __init__(
         self,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, Compiled],
         args: Sequence[Any],
         seconds: float,
         rounds: int = 100,

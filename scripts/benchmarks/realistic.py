@@ -19,7 +19,7 @@ import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.realistic import FUNCTIONS
 from scripts.benchmarks.prices import program_seconds
-from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
+from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, figure_of, named, spearman
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
@@ -138,29 +138,29 @@ def _row(case: Case, size: int, budget: str, seconds: float, memory: float) -> R
             thread.join()
     ready = programs | compiled(at_batch({"tune": tuned}, size), points)
     # a mode that takes too much memory is not the faster one
-    race = Race({m: p for m, p in ready.items() if p.bytes <= 2 * memory}, points, seconds)
+    timed = Timings({m: p for m, p in ready.items() if p.bytes <= 2 * memory}, points, seconds)
     row: Row = {
         "function": name,
         "batch": size,
-        "faster": race.mode,
+        "faster": timed.mode,
         "tune_seconds": taken,
-        "us": float(np.median(race.faster)) * 1e6,
+        "us": float(np.median(timed.faster)) * 1e6,
         "form": tuned.form,
         "settled": tuned.record.settled,
-        "tune_over_auto": race.ratio("tune", "auto"),
-        "ratio": {m: race.ratio(m) for m in FORMS if m in race.times},
-        "compile": {m: programs[m].compile / programs[race.mode].compile for m in FORMS[1:]},
-        "temporary": {m: ready[m].bytes for m in race.times},
-        "measured": {m: race.seconds(m) for m in race.times},
+        "tune_over_auto": timed.ratio("tune", "auto"),
+        "ratio": {m: timed.ratio(m) for m in FORMS if m in timed.times},
+        "compile": {m: programs[m].compile / programs[timed.mode].compile for m in FORMS[1:]},
+        "temporary": {m: ready[m].bytes for m in timed.times},
+        "measured": {m: timed.seconds(m) for m in timed.times},
         "predicted": {
             m: program_seconds(jax.make_jaxpr(methods[m])(*args), size)
             for m in methods
-            if m in race.times
+            if m in timed.times
         },
     }
     other = tuned.record.faster_mode
-    if tuned.ratio is not None and other is not None and other.mode in race.times:
-        row["printed"] = {"then": tuned.ratio, "anew": race.ratio("tune", other.mode)}
+    if tuned.ratio is not None and other is not None and other.mode in timed.times:
+        row["printed"] = {"then": tuned.ratio, "anew": timed.ratio("tune", other.mode)}
     return row
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.functions.solved import Problem
+from scripts.benchmarks.functions.solved import SolverProblem
 
 Solve = Callable[[], tuple[Any, str]]
 """Solves the problem: what to compare of the solution, and what it took."""
@@ -24,17 +24,17 @@ _DENSE = 3000
 """Most unknowns of a dense Jacobian."""
 
 
-def _veenv(p: Problem, form: str) -> Callable[[Any], Any]:
+def _veenv(p: SolverProblem, form: str) -> Callable[[Any], Any]:
     jacobian = jax.jit(veenv.jacve(p.fun, sparse_representation=True))
     return lambda x: jacobian(x).to_scipy(form)
 
 
-def _asdex(p: Problem, form: str) -> Callable[[Any], Any]:
+def _asdex(p: SolverProblem, form: str) -> Callable[[Any], Any]:
     asdex = importlib.import_module("asdex")
     return asdex.jacobian(p.fun, jnp.asarray(p.start), output_format=f"scipy_{form}")
 
 
-def _dense(p: Problem) -> Callable[[Any], Any]:
+def _dense(p: SolverProblem) -> Callable[[Any], Any]:
     """By forward mode of JAX, a hundred columns at once: more would not fit in memory."""
 
     @jax.jit
@@ -45,7 +45,7 @@ def _dense(p: Problem) -> Callable[[Any], Any]:
     return jacobian
 
 
-def _pattern(p: Problem) -> Any:
+def _pattern(p: SolverProblem) -> Any:
     matrix = p.by_hand(p.start) if p.by_hand else _veenv(p, "csr")(p.start)
     matrix.data = np.ones_like(matrix.data)
     return matrix
@@ -68,7 +68,7 @@ def _symmetric_bdf() -> Any:
     return SymmetricBDF
 
 
-def integrate(p: Problem, span: tuple[float, float]) -> Ways:
+def integrate(p: SolverProblem, span: tuple[float, float]) -> Ways:
     """``scipy.integrate.solve_ivp`` with BDF, by where the Jacobian comes from."""
     from scipy.integrate import solve_ivp
 
@@ -99,7 +99,7 @@ def integrate(p: Problem, span: tuple[float, float]) -> Ways:
     }
 
 
-def _newton(p: Problem, step: Callable[[Any, Any], Any]) -> Solve:
+def _newton(p: SolverProblem, step: Callable[[Any, Any], Any]) -> Solve:
     """Newton's method from a problem's start; `step` solves with the Jacobian."""
     value = jax.jit(p.fun)
 
@@ -115,7 +115,7 @@ def _newton(p: Problem, step: Callable[[Any, Any], Any]) -> Solve:
     return solve
 
 
-def newton(p: Problem) -> Ways:
+def newton(p: SolverProblem) -> Ways:
     """Newton's method with symmetric Jacobians, by Jacobian and linear solver."""
     from scipy.sparse.linalg import spsolve
 
@@ -161,7 +161,7 @@ def _marquardt(trial: Callable[[Any, float], tuple[Any, Any, Any]], start: Any) 
     raise RuntimeError("no convergence in 200 steps of Levenberg and Marquardt's method")
 
 
-def adjust(p: Problem, *, by_scipy: bool = True) -> Ways:
+def adjust(p: SolverProblem, *, by_scipy: bool = True) -> Ways:
     """Least squares: damped Gauss-Newton with solves, and SciPy's `least_squares`."""
     from scipy import optimize, sparse
 
@@ -226,7 +226,7 @@ def adjust(p: Problem, *, by_scipy: bool = True) -> Ways:
     return ways | (more if by_scipy else {})
 
 
-def implicit(p: Problem, end: float) -> Ways:
+def implicit(p: SolverProblem, end: float) -> Ways:
     """diffrax's Kvaerno5, by the linear solver of its root finder."""
 
     def way(linear_solver: Callable[[], Any]) -> Solve:

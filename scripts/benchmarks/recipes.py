@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scripts.benchmarks.functions import solved as problems
-from scripts.benchmarks.functions.solved import Problem
+from scripts.benchmarks.functions.solved import SolverProblem
 from scripts.benchmarks.programs import difference
 from scripts.benchmarks.recipe_variants import Solve, Ways, adjust, implicit, integrate, newton
 from scripts.benchmarks.tables import Table, has
@@ -30,8 +30,8 @@ class Recipe(NamedTuple):
       small: number of unknowns that `--quick` takes.
     """
 
-    problem: Callable[[int], Problem]
-    ways: Callable[[Problem], Ways]
+    problem: Callable[[int], SolverProblem]
+    ways: Callable[[SolverProblem], Ways]
     size: int
     small: int
 

@@ -31,7 +31,7 @@ from veenv.agents.devices import (
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.curriculum import FixedTasks, RandomPools
-from veenv.agents.training.loop import Progress, train
+from veenv.agents.training.loop import TrainProgress, train
 from veenv.agents.training.played import Played
 
 ROOT = Path(__file__).parents[2]
@@ -213,7 +213,7 @@ def alone():
     return list(train(FixedTasks(Trainer(CONFIG, tasks))))
 
 
-def assert_ends_alike(folder: Path, alone: list[Progress]) -> None:
+def assert_ends_alike(folder: Path, alone: list[TrainProgress]) -> None:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["mean_cost"] for row in rows] == [seen.measured["mean_cost"] for seen in alone]
     ends = load_weights(folder / "weights.eqx"), alone[-1].state.network

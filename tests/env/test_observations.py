@@ -12,7 +12,7 @@ import pytest
 import veenv
 from veenv.env import TaskDistribution, random_action, to_graphs_tuple, to_pyg
 from veenv.env.convert import GraphsTuple
-from veenv.env.encode import Layout, Spec
+from veenv.env.encode import NodeLayout, Spec
 from veenv.env.env import VertexEnv
 from veenv.env.graph_view import decode_edges
 from veenv.env.observe import as_fields, mask_of
@@ -92,7 +92,7 @@ def test_lists_are_those_of_the_graph(states):
 def assert_is_of_graph(env, obs):
     """The lists of an observation are those of the environment's graph."""
     graph = env.graph
-    layout = Layout.of(graph, env.spec)
+    layout = NodeLayout.of(graph, env.spec)
     where = {n: env.spec.num_inputs + c for n, c in layout.column.items()} | layout.row
     expected = {(where[a], where[b]) for a, b in graph.edges}
     num = int(obs.n_edge)

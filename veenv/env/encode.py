@@ -216,7 +216,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Layout:
+class NodeLayout:
     """Where a graph's nodes lie in the padded arrays.
 
     Attributes:
@@ -228,7 +228,7 @@ class Layout:
     column: dict[int, int]
 
     @classmethod
-    def of(cls, graph: Graph, spec: Spec) -> Layout:
+    def of(cls, graph: Graph, spec: Spec) -> NodeLayout:
         """The layout of a graph in arrays of the sizes of `spec`."""
         slots = {graph.node(v): a for a, v in enumerate(graph.eliminable)}
         row = {n: n for n in range(graph.num_inputs)}

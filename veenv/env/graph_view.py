@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from veenv._compat import barrier
 from veenv.env.bits import WORD, count_columns, count_in_sets
-from veenv.env.encode import EnvParams, Layout, Spec
+from veenv.env.encode import EnvParams, NodeLayout, Spec
 from veenv.env.lists import at, members
-from veenv.env.rules_array import ArrayCore
-from veenv.env.rules_scalar import ScalarCore
+from veenv.env.rules_array import ArrayEdges
+from veenv.env.rules_scalar import ScalarEdges
 from veenv.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class GraphView:
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
         """The lists; every node's features are NaN where there is no room for all edges."""
         core, mask = barrier((core, mask))  # else a step is part of every edge
-        spec, arrays = self.spec, isinstance(core, ArrayCore)
+        spec, arrays = self.spec, isinstance(core, ArrayEdges)
         sets = core.sources.T if arrays else core.present
         own, other, used, total = members(sets, self.max_edges)
         row, column = (other, own) if arrays else (own, other)
@@ -122,7 +122,7 @@ class GraphView:
     ) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
         """In-degree and out-degree of every node."""
         num, first = self.num_nodes, self.spec.num_inputs
-        if isinstance(core, ArrayCore):
+        if isinstance(core, ArrayEdges):
             none = jnp.zeros(num, jnp.int32)
             leaving = none.at[senders.astype(jnp.uint32)].add(1, mode="drop")
             return placed(count_columns(core.sources.T), first, num), leaving
@@ -206,7 +206,7 @@ def with_columns(
     return table if whole else barrier(table).T
 
 
-def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:
+def _valued(core: ScalarEdges, row: Array, column: Array) -> Int[Array, " E"]:
     """1 where an edge carries a value."""
     if core.valued is None:
         return jnp.ones_like(row)
@@ -298,7 +298,7 @@ def room_for(graph: Graph, spec: Spec) -> int:
 
 def num_paths(graph: Graph, spec: Spec) -> int:
     """Pairs of nodes with a path between them: no order ever makes more edges."""
-    layout, reached = Layout.of(graph, spec), [0] * graph.num_nodes
+    layout, reached = NodeLayout.of(graph, spec), [0] * graph.num_nodes
     for source, target in sorted(graph.edges, reverse=True):
         reached[source] |= reached[target] | 1 << target
     columns = sum(1 << node for node in layout.column)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from veenv._compat import barrier
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.graph_view import GraphObservation, GraphView, with_columns
-from veenv.env.rules_array import ArrayCore, ArrayRules
+from veenv.env.rules_array import ArrayEdges, ArrayRules
 from veenv.env.rules_scalar import ScalarRules
 from veenv.env.state import Observation, owned
 from veenv.graph.graph import Graph
@@ -156,7 +156,7 @@ def largest_feature(spec: Spec) -> float:
 
 def fields_of(core: Any) -> dict[str, Any]:
     """The arrays of the rules' state, by name."""
-    names = ("codes", "sources") if isinstance(core, ArrayCore) else ("present", "valued")
+    names = ("codes", "sources") if isinstance(core, ArrayEdges) else ("present", "valued")
     found = {name: getattr(core, name) for name in names}
     return {name: leaf for name, leaf in found.items() if leaf is not None}
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.env.bits import pack_flags
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.rules_scalar import ScalarCore
+from veenv.env.rules_scalar import ScalarEdges
 
 
 def random_params(
@@ -65,7 +65,7 @@ def random_params(
         is_output=jnp.zeros(spec.num_actions, bool),
         static_features=features.astype(jnp.float32),
         worst_total=(above * below).sum() * jnp.float32(2 if spec.additions else 1) * 1.01 + 1,
-        initial=ScalarCore(present, present if spec.unit_edges else None),
+        initial=ScalarEdges(present, present if spec.unit_edges else None),
     )
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int, UInt
 from veenv.env.bits import WORD, count_bits, member, num_words, pack_flags
 from veenv.env.chunks import as_one_batch, for_chunks
 from veenv.env.counts import MOST_ADDENDS, Count, added_at
-from veenv.env.encode import EnvParams, Layout, Spec, encode_common
+from veenv.env.encode import EnvParams, NodeLayout, Spec, encode_common
 from veenv.env.lists import at, units_at
 from veenv.graph.graph import CostModel, Graph
 from veenv.structure import packed, packed_product
@@ -37,7 +37,7 @@ OBSERVED_CHUNK = 256
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ArrayCore:
+class ArrayEdges:
     """Edges of a graph of arrays.
 
     Attributes:
@@ -98,7 +98,7 @@ class ArrayRules:
         """
         spec = self.spec
         spec.check_fits(graph, cost)
-        layout = Layout.of(graph, spec)
+        layout = NodeLayout.of(graph, spec)
         codes = np.zeros((spec.rows, spec.columns), np.int32)
         sources = np.zeros((spec.columns, num_words(spec.rows)), np.uint32)
         for (source, target), structure in graph.structures(cost).items():
@@ -112,13 +112,13 @@ class ArrayRules:
             sizes = [n for n in graph.shapes[node] if n != 1]
             axes[position, : len(sizes)] = sizes
         # `asarray` would copy twice what is gigabytes at 20,000 vertices.
-        core = ArrayCore(jax.device_put(codes), jax.device_put(sources))
+        core = ArrayEdges(jax.device_put(codes), jax.device_put(sources))
         return encode_common(graph, cost, spec, core, axes)
 
     @partial(jax.jit, static_argnums=0)
     def eliminate(
-        self, core: ArrayCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
-    ) -> tuple[ArrayCore, Count]:
+        self, core: ArrayEdges, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
+    ) -> tuple[ArrayEdges, Count]:
         """Eliminates the vertex of a slot.
 
         Args:
@@ -135,7 +135,7 @@ class ArrayRules:
         batch = jax.tree.map(lambda x: x[None], args)
         after = as_one_batch(self._eliminate, self.num_devices, params.axes, *batch)
         codes, sources, cost = jax.tree.map(lambda leaf: leaf[0], after)
-        return ArrayCore(codes, sources), cost
+        return ArrayEdges(codes, sources), cost
 
     def _eliminate(
         self, axes: Array, codes: Array, sources: Array, keeps: Array, slot: Array, legal: Array
@@ -200,13 +200,13 @@ class ArrayRules:
         return codes, sources, added_at(cost, b, count * here.astype(jnp.int32))
 
     @partial(jax.jit, static_argnums=0)
-    def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
+    def adjacency(self, core: ArrayEdges) -> Int[Array, "R C"]:
         """The edges as integers."""
         return core.codes
 
     @partial(jax.jit, static_argnums=0)
     def degrees(
-        self, core: ArrayCore, params: EnvParams
+        self, core: ArrayEdges, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
         codes = core.codes

@@ -17,13 +17,13 @@ from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, count_in_sets, num_words, spread
 from veenv.env.counts import Count
-from veenv.env.encode import EnvParams, Layout, Spec, encode_common
+from veenv.env.encode import EnvParams, NodeLayout, Spec, encode_common
 from veenv.graph.graph import CostModel, Graph
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ScalarCore:
+class ScalarEdges:
     """Edges of a scalar graph as bits.
 
     Attributes:
@@ -50,7 +50,7 @@ class ScalarRules:
         """
         spec = self.spec
         spec.check_fits(graph, cost)
-        layout = Layout.of(graph, spec)
+        layout = NodeLayout.of(graph, spec)
         shape = (num_words(spec.columns), spec.rows)
         present, valued = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
         for (source, target), structure in graph.structures(cost).items():
@@ -58,13 +58,13 @@ class ScalarRules:
             present[word, layout.row[source]] |= np.uint32(1 << bit)
             if not structure.unit:
                 valued[word, layout.row[source]] |= np.uint32(1 << bit)
-        core = ScalarCore(jnp.asarray(present), jnp.asarray(valued) if spec.unit_edges else None)
+        core = ScalarEdges(jnp.asarray(present), jnp.asarray(valued) if spec.unit_edges else None)
         return encode_common(graph, cost, spec, core)
 
     @partial(jax.jit, static_argnums=0)
     def eliminate(
-        self, core: ScalarCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
-    ) -> tuple[ScalarCore, Count]:
+        self, core: ScalarEdges, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
+    ) -> tuple[ScalarEdges, Count]:
         """Eliminates the vertex of a slot.
 
         Args:
@@ -97,17 +97,17 @@ class ScalarRules:
             additions = jnp.where(sources, there, 0).sum(dtype=jnp.int32)
         if core.valued is None:
             cost = self.spec.counted(_count(sources)) * count_bits(targets) + additions
-            return ScalarCore(filled, None), cost
+            return ScalarEdges(filled, None), cost
         valued_sources = ((core.valued[word] & bit) != 0) & legal
         valued_targets = core.valued[:, row]
         # A product is valued if a factor is, and a sum always is.
         gained = jnp.where(valued_sources[None], targets[:, None], valued_targets[:, None])
         gained |= present & targets[:, None]
         cost = self.spec.counted(_count(valued_sources)) * count_bits(valued_targets)
-        return ScalarCore(filled, fill(core.valued, gained)), cost + additions
+        return ScalarEdges(filled, fill(core.valued, gained)), cost + additions
 
     @partial(jax.jit, static_argnums=0)
-    def adjacency(self, core: ScalarCore) -> Int[Array, "R C"]:
+    def adjacency(self, core: ScalarEdges) -> Int[Array, "R C"]:
         """The edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
         present = spread(core.present.T, self.spec.columns)
         valued = present if core.valued is None else spread(core.valued.T, self.spec.columns)
@@ -115,7 +115,7 @@ class ScalarRules:
 
     @partial(jax.jit, static_argnums=0)
     def degrees(
-        self, core: ScalarCore, params: EnvParams
+        self, core: ScalarEdges, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
         del params

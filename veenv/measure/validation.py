@@ -224,14 +224,14 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
     env = VertexEnv(graph, cost, spec=spec)
     slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
     actions = jnp.array([slot[v] for v in ids], jnp.int32)
-    rewards, costs = _play(_Program(spec, env), env.default_params, actions)
+    rewards, costs = _play(_Episode(spec, env), env.default_params, actions)
     costs = np.asarray(costs)
     differ = np.asarray(rewards, np.float64) + costs.astype(np.float32)
     return int(costs.sum()) - round(float(differ.sum()))
 
 
 @dataclass(frozen=True)
-class _Program:
+class _Episode:
     """What the compiled episode depends on: orders of all graphs of a spec share it."""
 
     spec: Spec
@@ -240,7 +240,7 @@ class _Program:
 
 @partial(jax.jit, static_argnums=0)
 def _play(
-    program: _Program, params: EnvParams, actions: Int[Array, " T"]
+    program: _Episode, params: EnvParams, actions: Int[Array, " T"]
 ) -> tuple[Float[Array, " T"], Any]:
     """The reward and the count of every step of an episode."""
     env = program.env

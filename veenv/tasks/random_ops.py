@@ -18,7 +18,7 @@ Axes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Operation:
+class RandomOp:
     """One kind of equation.
 
     Attributes:
@@ -49,49 +49,45 @@ def _expand_run(x: Any, size: int) -> Any:
     return lax.broadcast_in_dim(x, (size, *x.shape), tuple(range(1, x.ndim + 1)))
 
 
-UNARY: Mapping[str, Operation] = MappingProxyType(
+UNARY: Mapping[str, RandomOp] = MappingProxyType(
     {
-        "sin": Operation(
-            lambda x, _: lax.sin(x), lambda x, _: np.sin(x), lambda x, _: (np.cos(x),)
-        ),
-        "cos": Operation(
+        "sin": RandomOp(lambda x, _: lax.sin(x), lambda x, _: np.sin(x), lambda x, _: (np.cos(x),)),
+        "cos": RandomOp(
             lambda x, _: lax.cos(x), lambda x, _: np.cos(x), lambda x, _: (-np.sin(x),)
         ),
-        "exp": Operation(
-            lambda x, _: lax.exp(x), lambda x, _: np.exp(x), lambda x, _: (np.exp(x),)
-        ),
-        "log": Operation(lambda x, _: lax.log(x), lambda x, _: np.log(x), lambda x, _: (1 / x,)),
-        "sqrt": Operation(
+        "exp": RandomOp(lambda x, _: lax.exp(x), lambda x, _: np.exp(x), lambda x, _: (np.exp(x),)),
+        "log": RandomOp(lambda x, _: lax.log(x), lambda x, _: np.log(x), lambda x, _: (1 / x,)),
+        "sqrt": RandomOp(
             lambda x, _: lax.sqrt(x), lambda x, _: np.sqrt(x), lambda x, _: (0.5 / np.sqrt(x),)
         ),
-        "tanh": Operation(
+        "tanh": RandomOp(
             lambda x, _: lax.tanh(x), lambda x, _: np.tanh(x), lambda x, _: (1 - np.tanh(x) ** 2,)
         ),
-        "logistic": Operation(
+        "logistic": RandomOp(
             lambda x, _: lax.logistic(x),
             lambda x, _: _logistic(x),
             lambda x, _: (_logistic(x) * (1 - _logistic(x)),),
         ),
-        "square": Operation(
+        "square": RandomOp(
             lambda x, _: lax.integer_pow(x, 2), lambda x, _: x**2, lambda x, _: (2 * x,)
         ),
-        "neg": Operation(lambda x, _: lax.neg(x), lambda x, _: -x),
-        "scale": Operation(lambda x, c: jnp.multiply(x, c), lambda x, c: x * c),
-        "shift": Operation(lambda x, c: jnp.add(x, c), lambda x, c: x + c),
+        "neg": RandomOp(lambda x, _: lax.neg(x), lambda x, _: -x),
+        "scale": RandomOp(lambda x, c: jnp.multiply(x, c), lambda x, c: x * c),
+        "shift": RandomOp(lambda x, c: jnp.add(x, c), lambda x, c: x + c),
     }
 )
 
-BINARY: Mapping[str, Operation] = MappingProxyType(
+BINARY: Mapping[str, RandomOp] = MappingProxyType(
     {
-        "add": Operation(lambda a, b, _: lax.add(a, b), lambda a, b, _: a + b),
-        "sub": Operation(lambda a, b, _: lax.sub(a, b), lambda a, b, _: a - b),
-        "mul": Operation(lambda a, b, _: lax.mul(a, b), lambda a, b, _: a * b),
-        "div": Operation(
+        "add": RandomOp(lambda a, b, _: lax.add(a, b), lambda a, b, _: a + b),
+        "sub": RandomOp(lambda a, b, _: lax.sub(a, b), lambda a, b, _: a - b),
+        "mul": RandomOp(lambda a, b, _: lax.mul(a, b), lambda a, b, _: a * b),
+        "div": RandomOp(
             lambda a, b, _: lax.div(a, b),
             lambda a, b, _: a / b,
             lambda a, b, _: (1 / b, -a / b**2),
         ),
-        "atan2": Operation(
+        "atan2": RandomOp(
             lambda a, b, _: lax.atan2(a, b),
             lambda a, b, _: np.arctan2(a, b),
             lambda a, b, _: (b / (a**2 + b**2), -a / (a**2 + b**2)),
@@ -100,26 +96,26 @@ BINARY: Mapping[str, Operation] = MappingProxyType(
 )
 
 # The constant: the axes contracted, the axis summed, reversed or joined, a size, a permutation.
-ARRAY: Mapping[str, Operation] = MappingProxyType(
+ARRAY: Mapping[str, RandomOp] = MappingProxyType(
     {
-        "dot": Operation(_dot_run, _dot_value),
-        "sum": Operation(
+        "dot": RandomOp(_dot_run, _dot_value),
+        "sum": RandomOp(
             lambda x, axis: jnp.sum(x, axis=axis), lambda x, axis: np.sum(x, axis=axis)
         ),
-        "expand": Operation(_expand_run, lambda x, n: np.broadcast_to(x, (n, *x.shape)).copy()),
-        "transpose": Operation(lambda x, p: lax.transpose(x, p), lambda x, p: np.transpose(x, p)),
-        "flatten": Operation(
+        "expand": RandomOp(_expand_run, lambda x, n: np.broadcast_to(x, (n, *x.shape)).copy()),
+        "transpose": RandomOp(lambda x, p: lax.transpose(x, p), lambda x, p: np.transpose(x, p)),
+        "flatten": RandomOp(
             lambda x, _: lax.reshape(x, (x.size,)), lambda x, _: np.reshape(x, (x.size,))
         ),
-        "reverse": Operation(
+        "reverse": RandomOp(
             lambda x, axis: lax.rev(x, (axis,)), lambda x, axis: np.flip(x, axis).copy()
         ),
-        "concatenate": Operation(
+        "concatenate": RandomOp(
             lambda a, b, axis: lax.concatenate((a, b), axis),
             lambda a, b, axis: np.concatenate((a, b), axis),
         ),
-        "slice": Operation(lambda x, n: lax.slice_in_dim(x, 0, n), lambda x, n: np.asarray(x[:n])),
+        "slice": RandomOp(lambda x, n: lax.slice_in_dim(x, 0, n), lambda x, n: np.asarray(x[:n])),
     }
 )
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType({**UNARY, **BINARY, **ARRAY})
+OPERATIONS: Mapping[str, RandomOp] = MappingProxyType({**UNARY, **BINARY, **ARRAY})

@@ -52,7 +52,7 @@ class Cases(dict[str, Case]):
         return kept
 
 
-class Numbers:
+class Draws:
     """Random numbers of float32: normal ones of some scale, and uniform ones."""
 
     def __init__(self, seed: int, scale: float = 0.5):

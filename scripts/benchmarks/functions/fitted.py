@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from scripts.benchmarks.functions.case import Cases, Numbers
+from scripts.benchmarks.functions.case import Cases, Draws
 
 FITTED = Cases()
-_DRAWN = Numbers(37)
+_DRAWN = Draws(37)
 _RNG, _normal, _uniform = _DRAWN.rng, _DRAWN.normal, _DRAWN.uniform
 
 _SPRINGS = np.array([(i, j) for i, j in _RNG.integers(0, 24, (60, 2)) if i != j])

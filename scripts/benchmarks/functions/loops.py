@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from scripts.benchmarks.functions.case import Cases, Numbers, runge_kutta
+from scripts.benchmarks.functions.case import Cases, Draws, runge_kutta
 from scripts.benchmarks.functions.case import cart_pole as rates
 
 LOOPS = Cases()
-_normal = Numbers(43, 1.0).normal
+_normal = Draws(43, 1.0).normal
 
 
 @LOOPS.add(jnp.array([1.0, 0.8]), jnp.array([1.1, 0.4, 0.1, 0.4]), argnums=(0, 1))

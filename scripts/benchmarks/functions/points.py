@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from scripts.benchmarks.functions.case import Cases, Numbers
+from scripts.benchmarks.functions.case import Cases, Draws
 from scripts.benchmarks.functions.case import cart_pole as rates
 
 POINTS = Cases()
-_normal = Numbers(43, 0.1).normal
+_normal = Draws(43, 0.1).normal
 _CORNERS = np.array([*itertools.product((-1, 1), repeat=3)], np.float32)
 _SIDES = np.array([*itertools.product((-1, 1), repeat=2)], np.float32)
 _GAUSS = _CORNERS / np.float32(np.sqrt(3))

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from scripts.benchmarks.functions.case import Cases, Numbers, runge_kutta
+from scripts.benchmarks.functions.case import Cases, Draws, runge_kutta
 
 FUNCTIONS = Cases()
-_DRAWN = Numbers(11)
+_DRAWN = Draws(11)
 _RNG, _normal, _uniform = _DRAWN.rng, _DRAWN.normal, _DRAWN.uniform
 _CAMERA, _POINT = _RNG.integers(0, 4, 24), _RNG.integers(0, 12, 24)
 _OBSERVED = _RNG.integers(0, 6, 25)
@@ -25,7 +25,7 @@ _TO = np.array([1, 4, 2, 3, 4, 3, 4, 6, 8, 5, 10, 11, 12, 7, 8, 9, 13, 10, 12, 1
 
 
 def _random(seed: int, *shape: int) -> Array:
-    return Numbers(seed).normal(*shape)
+    return Draws(seed).normal(*shape)
 
 
 _LAYERS = [

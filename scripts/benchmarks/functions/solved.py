@@ -16,7 +16,7 @@ from scripts.benchmarks.functions.sparse_problems import hexahedra, pairs, pose_
 sparse: Any = scipy.sparse  # SciPy's stubs know one kind of `offsets` only
 
 
-class Problem(NamedTuple):
+class SolverProblem(NamedTuple):
     """A function of one flat vector and where a solver starts.
 
     Attributes:
@@ -30,7 +30,7 @@ class Problem(NamedTuple):
     by_hand: Callable[[np.ndarray], Any] | None = None
 
 
-def brusselator_line(size: int = 800) -> Problem:
+def brusselator_line(size: int = 800) -> SolverProblem:
     """The one-dimensional Brusselator with diffusion 1/50, as Hairer & Wanner (1996) start it."""
     n = size // 2
     rate = (n + 1) ** 2 / 50
@@ -47,10 +47,10 @@ def brusselator_line(size: int = 800) -> Problem:
         return jnp.concatenate([du, 3 * u - u * u * v + spread(v, 3.0)])
 
     second = sparse.diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n))
-    return Problem(slope, start, _reactions(n, rate * second, 4.0, 3.0))
+    return SolverProblem(slope, start, _reactions(n, rate * second, 4.0, 3.0))
 
 
-def brusselator_grid(size: int = 800) -> Problem:
+def brusselator_grid(size: int = 800) -> SolverProblem:
     """The two-dimensional Brusselator on a periodic grid, as Hairer & Wanner (1996) start it."""
     n = round((size // 2) ** 0.5)
     place = np.arange(n) / n
@@ -63,7 +63,7 @@ def brusselator_grid(size: int = 800) -> Problem:
     one = sparse.eye_array(n)
     second = sparse.kron(ring, one) + sparse.kron(one, ring)
     by_hand = _reactions(n * n, 0.02 * (n - 1) ** 2 * second, 4.4, 3.4)
-    return Problem(lambda z: brusselator(z, n), start, by_hand)
+    return SolverProblem(lambda z: brusselator(z, n), start, by_hand)
 
 
 def _reactions(n: int, spread: Any, drain: float, feed: float) -> Callable[[np.ndarray], Any]:
@@ -76,7 +76,7 @@ def _reactions(n: int, spread: Any, drain: float, feed: float) -> Callable[[np.n
     return jacobian
 
 
-def phase_line(size: int = 100_000) -> Problem:
+def phase_line(size: int = 100_000) -> SolverProblem:
     """A large implicit step of the Allen–Cahn equation on a line."""
     start = np.tanh(np.sin(np.arange(size) * 20 / size))
 
@@ -84,10 +84,10 @@ def phase_line(size: int = 100_000) -> Problem:
         w = jnp.pad(u, 1, mode="edge")
         return u - start - (u - u**3) / 2 - 50 * (w[2:] - 2 * u + w[:-2])
 
-    return Problem(residual, start)
+    return SolverProblem(residual, start)
 
 
-def phase_grid(size: int = 100_000) -> Problem:
+def phase_grid(size: int = 100_000) -> SolverProblem:
     """A large implicit step of the Allen–Cahn equation on a grid."""
     width = max(d for d in range(1, int(size**0.5) + 1) if size % d == 0)
     place = np.arange(size).reshape(-1, width)
@@ -99,10 +99,10 @@ def phase_grid(size: int = 100_000) -> Problem:
         around = w[2:, 1:-1] + w[:-2, 1:-1] + w[1:-1, 2:] + w[1:-1, :-2]
         return z - start - (z - z**3) / 2 - 5 * (around - 4 * u).ravel()
 
-    return Problem(residual, start)
+    return SolverProblem(residual, start)
 
 
-def cameras(size: int = 990) -> Problem:
+def cameras(size: int = 990) -> SolverProblem:
     """Ten cameras that see points with errors of half a pixel: 9 unknowns a camera, 3 a point."""
     rng = np.random.default_rng(1)
     points = (size - 90) // 3
@@ -113,20 +113,20 @@ def cameras(size: int = 990) -> Problem:
     truth = np.concatenate([views.ravel(), rng.uniform(-1, 1, 3 * points)])
     observed = np.asarray(project(truth)) + 0.5 * rng.normal(size=2 * seen)
     start = truth + rng.normal(size=truth.size) * 0.05
-    return Problem(lambda z: project(z) - observed, start)
+    return SolverProblem(lambda z: project(z) - observed, start)
 
 
-def elastic(size: int = 3000) -> Problem:
+def elastic(size: int = 3000) -> SolverProblem:
     """Hyperelastic cubes, held at one side by stiff springs and pulled down at the other."""
     n = round((size / 3) ** (1 / 3)) - 1
     forces, count = hexahedra(n)
     side = np.repeat(np.arange(n + 1), 3 * (n + 1) ** 2)
     held = jnp.asarray(100.0 * (side == 0))
     load = np.where(side == n, np.tile([0.0, 0, -1], count // 3), 0) / (n + 1) ** 2 / 20
-    return Problem(lambda z: forces(z) + held * z - load, np.zeros(count))
+    return SolverProblem(lambda z: forces(z) + held * z - load, np.zeros(count))
 
 
-def pose_graph(size: int = 3000) -> Problem:
+def pose_graph(size: int = 3000) -> SolverProblem:
     """Poses in space by what is measured between some of them, with errors of a hundredth."""
     n = size // 6
     i, j = pairs(n, n // 2)
@@ -142,4 +142,4 @@ def pose_graph(size: int = 3000) -> Problem:
         each = jax.vmap(pose_error)(p[i], p[j], jnp.asarray(turns), jnp.asarray(moves))
         return each.ravel()
 
-    return Problem(errors, (truth + 0.05 * rng.normal(size=truth.shape)).ravel())
+    return SolverProblem(errors, (truth + 0.05 * rng.normal(size=truth.shape)).ravel())

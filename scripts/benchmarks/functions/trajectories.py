@@ -55,7 +55,7 @@ def _kinetics_there(t: float, y: Any, yp: Any, rate: float) -> None:
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Equation:
     """An equation from a start to an end, for many values of one parameter.
 
     Attributes:
@@ -106,10 +106,10 @@ class Trajectory:
         return run
 
 
-TRAJECTORIES: Mapping[str, Trajectory] = {
-    "Lorenz": Trajectory(_lorenz, _lorenz_there, (1.0, 0.0, 0.0), 2.0, False, 5.0, 28.0),
-    "Robertson": Trajectory(_robertson, _robertson_there, (1.0, 0.0, 0.0), 100.0, True, 5e3, 2e4),
-    "kinetics, 20 species": Trajectory(
+TRAJECTORIES: Mapping[str, Equation] = {
+    "Lorenz": Equation(_lorenz, _lorenz_there, (1.0, 0.0, 0.0), 2.0, False, 5.0, 28.0),
+    "Robertson": Equation(_robertson, _robertson_there, (1.0, 0.0, 0.0), 100.0, True, 5e3, 2e4),
+    "kinetics, 20 species": Equation(
         _kinetics, _kinetics_there, (1.0, *[0.0] * (_SPECIES - 1)), 2.0, True, 0.5, 2.0
     ),
 }

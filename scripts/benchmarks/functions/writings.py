@@ -1,7 +1,7 @@
 """Sparse functions of one flat vector, each in six writings that should cost the same.
 
-`PROBLEMS[name](n)` is a `Problem` of a size; `writings(problem)` are its functions by the names of
-the writings.
+`PROBLEMS[name](n)` is a `PointProblem` of a size; `writings(problem)` are its functions by the
+names of the writings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-class Problem(NamedTuple):
+class PointProblem(NamedTuple):
     """A function of one flat vector that does the same at every point."""
 
     size: int  # of the vector
@@ -27,7 +27,7 @@ class Problem(NamedTuple):
     sixth: Callable[[Any], Any]
 
 
-def writings(problem: Problem) -> dict[str, Callable[[Any], Any]]:
+def writings(problem: PointProblem) -> dict[str, Callable[[Any], Any]]:
     """The six functions of a problem."""
     _, gather, first, last, scatter, name, sixth = problem
     to_end = lambda args: [jnp.moveaxis(jnp.asarray(x), 0, -1) for x in args]  # noqa: E731
@@ -70,7 +70,7 @@ def _between(n: int, i: np.ndarray, j: np.ndarray) -> Callable[[Any], Any]:
     return lambda f: jnp.zeros((n, f.shape[1]), f.dtype).at[j].add(f).at[i].add(-f)
 
 
-def poses_2d(n: int = 400) -> Problem:
+def poses_2d(n: int = 400) -> PointProblem:
     """What pairs of poses in the plane differ by from what was measured."""
     i, j = _ends(n, n // 4)
     seen = np.random.default_rng(1).normal(size=(len(i), 3))
@@ -99,7 +99,7 @@ def poses_2d(n: int = 400) -> Problem:
         return jnp.concatenate([move, turn[:, None]], 1).ravel()
 
     gather = lambda z: (*_at_edges(z, n, i, j), seen)  # noqa: E731
-    return Problem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
+    return PointProblem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
 def turn_of(w: Any) -> Any:
@@ -155,7 +155,7 @@ def _log_last(q: Any) -> Any:
     return jnp.where(small, 2 / q[..., :1], angle) * q[..., 1:]
 
 
-def poses_3d(n: int = 200) -> Problem:
+def poses_3d(n: int = 200) -> PointProblem:
     """Logarithms of what rotations at nodes differ by at edges."""
     i, j = _ends(n, n // 2)
     seen = np.random.default_rng(1).normal(size=(len(i), 4))
@@ -176,7 +176,7 @@ def poses_3d(n: int = 200) -> Problem:
 
     first = lambda a, b, m: error(turn_of(a), turn_of(b), m)  # noqa: E731
     gather = lambda z: (*_at_edges(z, n, i, j), seen)  # noqa: E731
-    return Problem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
+    return PointProblem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
 def _cofactors(a: Any) -> tuple[Any, Any]:
@@ -207,7 +207,7 @@ def _strained(f: Any) -> Any:
     return f - back + 10 * jnp.log(jnp.linalg.det(f))[..., None, None] * back
 
 
-def _solid(n: int, nodes: np.ndarray, cells: np.ndarray, slopes: np.ndarray) -> Problem:
+def _solid(n: int, nodes: np.ndarray, cells: np.ndarray, slopes: np.ndarray) -> PointProblem:
     """Forces at the nodes of elements [e, k] with slopes [q, k, 3] of their shapes at q points."""
     eye = np.eye(3)
 
@@ -237,7 +237,7 @@ def _solid(n: int, nodes: np.ndarray, cells: np.ndarray, slopes: np.ndarray) -> 
 
         return scatter(jax.vmap(jax.grad(energy))(*gather(z))).ravel()
 
-    return Problem(3 * n, gather, first, last, scatter, "energy by grad", by_energy)
+    return PointProblem(3 * n, gather, first, last, scatter, "energy by grad", by_energy)
 
 
 def _grid(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,7 +247,7 @@ def _grid(n: int) -> tuple[np.ndarray, np.ndarray]:
     return node, np.stack([c.ravel() for c in corners], axis=1)
 
 
-def bricks(n: int = 6) -> Problem:
+def bricks(n: int = 6) -> PointProblem:
     """Forces at the nodes of hyperelastic bricks with eight points each."""
     node, cells = _grid(n)
     ends = np.array([*product((-1.0, 1.0), repeat=3)])
@@ -259,7 +259,7 @@ def bricks(n: int = 6) -> Problem:
     return _solid(node.size, node, cells, np.stack(slopes))
 
 
-def tetrahedra(n: int = 6) -> Problem:
+def tetrahedra(n: int = 6) -> PointProblem:
     """Forces at the nodes of hyperelastic tetrahedra, five of each cube."""
     node, cubes = _grid(n)
     five = np.array([[0, 1, 2, 4], [3, 2, 1, 7], [5, 4, 7, 1], [6, 7, 4, 2], [7, 1, 2, 4]])
@@ -267,7 +267,7 @@ def tetrahedra(n: int = 6) -> Problem:
     return _solid(node.size, node, cubes[:, five].reshape(-1, 4), slopes[None])
 
 
-def shell(n: int = 20) -> Problem:
+def shell(n: int = 20) -> PointProblem:
     """Angles at the edges between the triangles of a net of n² nodes."""
     node = np.arange(n * n).reshape(n, n)
     quads = [node[:-1, :-1], node[1:, 1:], node[1:, :-1], node[:-1, 1:]]
@@ -302,10 +302,10 @@ def shell(n: int = 20) -> Problem:
         other = jax.vmap(lambda p, q: -jnp.dot(p, q))
         return jnp.arctan2(-sine(left, right, edge), -other(left, right)).ravel()
 
-    return Problem(3 * n * n, gather, first, last, lambda e: e, "two stages", stages)
+    return PointProblem(3 * n * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
-def truss(n: int = 300) -> Problem:
+def truss(n: int = 300) -> PointProblem:
     """Forces at the nodes of a truss of elastic bars."""
     i, j = _ends(n, 2 * n)
 
@@ -327,10 +327,10 @@ def truss(n: int = 300) -> Problem:
         return jax.grad(energy)(z.reshape(n, 3)).ravel()
 
     gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return Problem(3 * n, gather, first, last, _between(n, i, j), "energy by grad", by_energy)
+    return PointProblem(3 * n, gather, first, last, _between(n, i, j), "energy by grad", by_energy)
 
 
-def bundle(n: int = 300) -> Problem:
+def bundle(n: int = 300) -> PointProblem:
     """What n points look like to ten cameras."""
     rng = np.random.default_rng(0)
     which, what = rng.integers(0, 10, 3 * n), np.tile(np.arange(n), 3)
@@ -364,7 +364,7 @@ def bundle(n: int = 300) -> Problem:
         return jax.vmap(seen)(q[which], cameras[which, 3:], points[what]).ravel()
 
     first = lambda camera, point: seen(turn_of(camera[:3]), camera[3:], point)  # noqa: E731
-    return Problem(60 + 3 * n, gather, first, last, lambda e: e, "two stages", stages)
+    return PointProblem(60 + 3 * n, gather, first, last, lambda e: e, "two stages", stages)
 
 
 def _limited(a: Any, b: Any, c: Any) -> Any:
@@ -374,7 +374,7 @@ def _limited(a: Any, b: Any, c: Any) -> Any:
     return b + jnp.where(smooth, left * right / jnp.where(smooth, left + right, 1.0), 0.0)
 
 
-def volumes(n: int = 2000) -> Problem:
+def volumes(n: int = 2000) -> PointProblem:
     """Burgers' equation by finite volumes with a limiter."""
     at = (np.arange(n)[:, None] + np.arange(-2, 2)) % n
 
@@ -389,10 +389,10 @@ def volumes(n: int = 2000) -> Problem:
         flux = _limited(jnp.roll(u, 1), u, jnp.roll(u, -1)) ** 2 / 2
         return flux - jnp.roll(flux, 1)
 
-    return Problem(n, lambda u: (u[at],), change, last, lambda e: e, "shifts", by_shifts)
+    return PointProblem(n, lambda u: (u[at],), change, last, lambda e: e, "shifts", by_shifts)
 
 
-def reaction(n: int = 30) -> Problem:
+def reaction(n: int = 30) -> PointProblem:
     """Two substances that react and spread on a grid."""
     node = np.arange(n * n).reshape(n, n)
     around = [node, *(np.roll(node, s, k) for s in (1, -1) for k in (0, 1))]
@@ -420,10 +420,10 @@ def reaction(n: int = 30) -> Problem:
     def gather(z: Any) -> tuple[Any]:
         return (jnp.moveaxis(z.reshape(2, -1)[:, at], 1, 0),)
 
-    return Problem(2 * n * n, gather, first, last, jnp.transpose, "shifts", by_shifts)
+    return PointProblem(2 * n * n, gather, first, last, jnp.transpose, "shifts", by_shifts)
 
 
-def shooting(n: int = 60) -> Problem:
+def shooting(n: int = 60) -> PointProblem:
     """What is left open between times, steps of Runge and Kutta with six states, two controls."""
 
     def slope(x: Any, u: Any) -> Any:
@@ -458,10 +458,10 @@ def shooting(n: int = 60) -> Problem:
         run = lambda x, u: jax.lax.fori_loop(0, 2, lambda _, x: step(x, u), x)  # noqa: E731
         return (jax.vmap(run)(x, u) - after).ravel()
 
-    return Problem(8 * n + 6, gather, first, last, lambda e: e, "loop", looped)
+    return PointProblem(8 * n + 6, gather, first, last, lambda e: e, "loop", looped)
 
 
-def layer(n: int = 200) -> Problem:
+def layer(n: int = 200) -> PointProblem:
     """A layer of messages between neighbours, of four features each."""
     i, j = _ends(n, n)
     w = np.random.default_rng(1).normal(size=(2, 4, 4)) / 2
@@ -487,10 +487,10 @@ def layer(n: int = 200) -> Problem:
         return scatter(gate[:, None] * jax.nn.gelu(mixed) * jnp.exp(-(mixed**2))).ravel()
 
     gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return Problem(4 * n, gather, first, last, scatter, "two stages", stages)
+    return PointProblem(4 * n, gather, first, last, scatter, "two stages", stages)
 
 
-def contact(n: int = 300) -> Problem:
+def contact(n: int = 300) -> PointProblem:
     """Forces of discs on others that they may touch."""
     i, j = _ends(n, 2 * n)
 
@@ -513,10 +513,10 @@ def contact(n: int = 300) -> Problem:
 
     scatter = _between(n, i, j)
     gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return Problem(2 * n, gather, first, last, scatter, "energy by grad", by_energy)
+    return PointProblem(2 * n, gather, first, last, scatter, "energy by grad", by_energy)
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {
+PROBLEMS: dict[str, Callable[..., PointProblem]] = {
     f.__name__: f
     for f in (
         poses_2d, poses_3d, bricks, tetrahedra, shell, truss, bundle, volumes, reaction, shooting,

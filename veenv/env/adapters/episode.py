@@ -43,7 +43,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class TaskEpisodes:
     """Episodes of an environment, or of tasks that are drawn uniformly.
 
     Attributes:
@@ -59,7 +59,7 @@ class Episodes:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, played: VertexEnv | TaskDistribution) -> Episodes:
+    def of(cls, played: VertexEnv | TaskDistribution) -> TaskEpisodes:
         """Those of an environment's own graph, or of a task set.
 
         Raises:
@@ -132,7 +132,7 @@ class TimeSteps:
       last: the name of the `StepType` of an end.
     """
 
-    episodes: Episodes
+    episodes: TaskEpisodes
     types: str
     last: str
 

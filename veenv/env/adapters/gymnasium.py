@@ -11,8 +11,8 @@ from jaxtyping import Bool
 
 from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
+    GymTasks,
     Obs,
-    Played,
     Tasks,
     as_slot,
     chosen_task,
@@ -25,7 +25,7 @@ from veenv.graph.graph import CostModel
 
 
 # Gymnasium's attribute `spec` is a property here, which pyright does not allow.
-class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[reportIncompatibleVariableOverride]
+class GymVertexEnv(GymTasks, gymnasium.Env[Any, np.int64]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One episode at a time of `veenv.env.env.VertexEnv`.
 
     * **Observation**: a dictionary of ``adjacency`` (int32 [R, C]), ``features`` (float32 [A, 8])

@@ -26,7 +26,7 @@ Obs: TypeAlias = Any
 Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution | VertexEnv
 
 
-class Played:
+class GymTasks:
     """The tasks of an adapter, and what is played at the moment."""
 
     def _set_up(

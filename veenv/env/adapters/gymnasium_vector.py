@@ -24,8 +24,8 @@ from veenv.env.adapters.gymnasium_infos import (
 )
 from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
+    GymTasks,
     Obs,
-    Played,
     Tasks,
     chosen_task,
     mask_of,
@@ -50,7 +50,7 @@ _NOBODY = _holders({"": np.zeros(1)})
 
 
 # Gymnasium's attribute `spec` is a property here, which pyright does not allow.
-class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: ignore[reportIncompatibleVariableOverride]
+class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
 
     * ``AutoresetMode.NEXT_STEP``, Gymnasium's default: observation and info of the step that ends

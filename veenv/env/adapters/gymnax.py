@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, PRNGKeyArray, UInt8
 
-from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind, order_ids
+from veenv.env.adapters.episode import Episode, TaskEpisodes, bounds, check_kind, order_ids
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.observe import NUM_FEATURES, largest_feature
@@ -64,7 +64,7 @@ class GymnaxEnv:
           TypeError: `env` is neither.
           ValueError: `flat` is asked of observations that are of another kind than adjacency.
         """
-        self._all = Episodes.of(env)
+        self._all = TaskEpisodes.of(env)
         self.tasks = env if isinstance(env, TaskDistribution) else None
         self.env = env.env if isinstance(env, TaskDistribution) else env
         if flat and self.env.observation not in ("adjacency", "flat"):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from veenv.env.adapters.episode import Episode, Episodes, TimeSteps, bounds, check_kind
+from veenv.env.adapters.episode import Episode, TaskEpisodes, TimeSteps, bounds, check_kind
 from veenv.env.env import VertexEnv
 from veenv.env.task_set import TaskDistribution
 
@@ -42,7 +42,7 @@ def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
       6
     """
     base = importlib.import_module("jumanji.env").Environment
-    episodes = Episodes.of(played)
+    episodes = TaskEpisodes.of(played)
     check_kind(episodes.env, "jumanji")
 
     class JumanjiVertexEnv(_Jumanji, base):

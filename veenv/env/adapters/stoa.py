@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from veenv.env.adapters.episode import Episode, Episodes, TimeSteps, bounds, check_kind
+from veenv.env.adapters.episode import Episode, TaskEpisodes, TimeSteps, bounds, check_kind
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.observe import as_fields
@@ -41,7 +41,7 @@ def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
       6
     """
     base = importlib.import_module("stoa.environment").Environment
-    episodes = Episodes.of(played)
+    episodes = TaskEpisodes.of(played)
     check_kind(episodes.env, "Stoa")
 
     class StoaVertexEnv(_Stoa, base):

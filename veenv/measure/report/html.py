@@ -11,7 +11,7 @@ from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import Elimination
 from veenv.measure.proof import Proof
 from veenv.measure.report.source import CLASSICAL, Subject
-from veenv.measure.report.sparsity import Pattern
+from veenv.measure.report.sparsity import SparsityPicture
 from veenv.measure.timing import JAX_MODES, KERNEL, OURS, SAME, Timing, machine
 from veenv.orders.shipped import proved_bound
 
@@ -187,7 +187,7 @@ def _times(bars: Sequence[Timing], missing: Sequence[str], batch: int) -> str:
     )
 
 
-def sparsity(found: Pattern | None) -> str:
+def sparsity(found: SparsityPicture | None) -> str:
     """The picture of the pattern, or why there is none."""
     if found is None:
         return "<p>The Jacobian is too large for a picture, or has no entries.</p>"

@@ -20,7 +20,7 @@ CELLS = 64
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SparsityPicture:
     """A Jacobian's structural zeros.
 
     Attributes:
@@ -40,7 +40,7 @@ class Pattern:
     column_edges: tuple[float, ...]
 
 
-def pattern(task: Task, ids: Sequence[int]) -> Pattern | None:
+def pattern(task: Task, ids: Sequence[int]) -> SparsityPicture | None:
     """The pattern at the task's point; None where the Jacobian is too large, or empty."""
     sparse = jacve(task.fun, tuple(ids), task.argnums, sparse_representation=True)
     outs = jax.tree.leaves(jax.eval_shape(task.fun, *task.example_args()))
@@ -65,7 +65,7 @@ def pattern(task: Task, ids: Sequence[int]) -> Pattern | None:
     edges = (
         tuple((s[1:-1] * n / s[-1]).tolist()) for s, n in zip(starts, cells.shape, strict=True)
     )
-    return Pattern(rows, columns, int(found.sum()), cells, *edges)
+    return SparsityPicture(rows, columns, int(found.sum()), cells, *edges)
 
 
 def _shares(found: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ tables are caches of fixed size: when one is nearly full it is emptied.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -36,10 +35,9 @@ class StructureTables:
     def __init__(self, *, additions: bool = False):
         """Makes empty tables; `additions` cost as multiplications do, or nothing."""
         global _next_handle
-        size = _SIZE
-        self.keys = np.zeros((2, size), np.uint64)
-        self.results = np.zeros((2, size), np.int32)
-        self.counts = np.zeros((2, size), np.int64)
+        self.keys = np.zeros((2, _SIZE), np.uint64)
+        self.results = np.zeros((2, _SIZE), np.int32)
+        self.counts = np.zeros((2, _SIZE), np.int64)
         self.handle = _next_handle
         self._additions = additions
         self._ids: dict[Structure, int] = {}
@@ -55,10 +53,6 @@ class StructureTables:
             found = self._ids[structure] = len(self._structures)
             self._structures.append(structure)
         return found
-
-    def structures(self) -> Iterable[Structure | None]:
-        """The structures by id; id 0 is no structure."""
-        return iter(self._structures)
 
     def fill(self, first: int, second: int, kind: int) -> None:
         """Stores first · second (kind 0: post, pre) or first + second (kind 1)."""
