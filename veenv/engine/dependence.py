@@ -1,6 +1,6 @@
-"""Which elements of the results of loops and branches depend on which of an operand.
+"""Which elements depend on which: those of a partial, a loop, a branch, a part of a program.
 
-Their bodies are followed equation by equation, and loops turn by turn: row t of what a recurrence
+Bodies are followed equation by equation, and loops turn by turn: row t of what a recurrence
 gives depends on nothing that comes after t.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 from typing import Any
 
@@ -24,6 +23,7 @@ from veenv.rules import Site, indexmap, partials, walk
 from veenv.rules.axes import Product
 from veenv.rules.base import is_differentiable
 from veenv.rules.meanings import meaning_of
+from veenv.rules.places import Places, operator_places
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
@@ -60,20 +60,30 @@ class _Variable:
 
 
 _Several = list[_Variable]
-Places = Callable[[Equation, tuple[int, int]], "tuple[np.ndarray, np.ndarray] | None"]
-"""Of an equation, a result and an operand the rows and columns of the partial's entries."""
+
+
+def places_of(
+    equation: Equation, ways: tuple[int, int], known: Callable[[Any], np.ndarray | None]
+) -> Places | None:
+    """Where the partial of a result by an operand, two numbers, can have entries; None if unknown.
+
+    `known` gives values of the program's variables.
+    """
+    looped = facts(equation.primitive.name).form == "loop"
+    return (
+        dependent_places(equation, *ways, known)
+        if looped
+        else operator_places(equation, ways, known)
+    )
 
 
 def dependent_places(
     equation: Equation, result: int, operand: int, known: Callable[[Any], np.ndarray | None]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows and columns of the partial of a loop or branch that may have entries.
-
-    None where that takes too long or says nothing. `known` gives values of the program's variables.
-    """
+) -> Places | None:
+    """The same of a loop or branch; None where that takes too long, too."""
     shape = equation.in_avals[operand].shape
     size, by = prod(shape), equation.inputs[operand]
-    if size**2 > _MOST_IN_ALL or facts(equation.primitive.name).form != "loop":
+    if size**2 > _MOST_IN_ALL:
         return None
     width = max(1, _MOST_FLAGS // max(1, size, prod(equation.out_avals[result].shape)))
     found = []
@@ -88,8 +98,17 @@ def dependent_places(
         if reach is not None:
             rows, cols = np.nonzero(reach.reshape(-1, own.shape[1]))
             found.append((rows, start + cols))
-    rows, cols = map(np.concatenate, zip(*found, strict=True)) if found else (None, None)
-    return None if rows is None or cols is None else (rows, cols)
+    if not found:
+        return None
+    rows, cols = map(np.concatenate, zip(*found, strict=True))
+    return rows, cols
+
+
+def seeds(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """What variables depend on that are differentiated by: bool [*shape, elements of them all]."""
+    sizes = [prod(shape) for shape in shapes]
+    parts = np.split(np.eye(sum(sizes), dtype=bool), np.cumsum(sizes)[:-1])
+    return [x.reshape(*shape, sum(sizes)) for x, shape in zip(parts, shapes, strict=True)]
 
 
 def followed(
@@ -97,18 +116,16 @@ def followed(
     reaches: Mapping[Any, np.ndarray],
     values: Mapping[Any, np.ndarray | None],
     outputs: Sequence[Any],
-    places: Places,
 ) -> list[np.ndarray | None] | None:
     """What some variables depend on, bool [*shape, n]; None of all where that takes too long.
 
-    `reaches` are those of variables, `values` what is known of the others; `places` says of a
-    partial where it has entries, if it has a say.
+    `reaches` are those of variables, `values` what is known of the others.
     """
     known = {v: _Variable(x) for v, x in reaches.items()}
     known |= {v: _Variable(value=x) for v, x in values.items()}
     size = next(iter(reaches.values())).shape[-1]
     try:
-        return [x.reach for x in _Follower(size, places).results(equations, known, outputs)]
+        return [x.reach for x in _Follower(size).results(equations, known, outputs)]
     except _TooManyError:
         return None
 
@@ -118,8 +135,8 @@ class _Follower(walk.Domain[_Variable]):
 
     turns = True
 
-    def __init__(self, size: int, places: Places = lambda *_: None):
-        self._size, self._steps, self._places = size, 0, places
+    def __init__(self, size: int):
+        self._size, self._steps = size, 0
 
     def constant(self, value: Any) -> _Variable:
         """A constant, which depends on nothing."""
@@ -153,8 +170,13 @@ class _Follower(walk.Domain[_Variable]):
         """The rows of all turns."""
         if all(row.reach is None for row in rows):
             return _Variable()
-        none = np.zeros((*aval.shape[1:], self._size), bool)
-        return _Variable(np.stack([none if row.reach is None else row.reach for row in rows]))
+        flat = np.stack([self._flat(row, prod(aval.shape[1:])) for row in rows])
+        return _Variable(flat.reshape(*aval.shape, self._size))
+
+    def _flat(self, x: _Variable, count: int) -> np.ndarray:
+        """What each of so many elements depends on, bool [count, n]."""
+        shape = count, self._size
+        return np.zeros(shape, bool) if x.reach is None else x.reach.reshape(shape)
 
     def body(self, equation: Any) -> Any | None:
         """Of a call, whose derivative is that of its body."""
@@ -173,42 +195,30 @@ class _Follower(walk.Domain[_Variable]):
         return self._repeated(equation, loop, loop.length, ins)
 
     def _repeated(self, equation: Any, loop: walk.Loop, turns: int, ins: _Several) -> _Several:
-        (_, start, end), closed = loop.ends, loop.body
-        shapes = [a.shape for a in closed.in_avals]
-        floats = [is_differentiable(a) for a in closed.in_avals]
+        """By what one turn depends on, which is what any other one does."""
+        (_, start, end), avals = loop.ends, loop.body.in_avals
         moving = [
-            k for k, x in enumerate(ins) if x.reach is not None or (start <= k < end and floats[k])
+            k
+            for k, (x, a) in enumerate(zip(ins, avals, strict=True))
+            if x.reach is not None or (start <= k < end and is_differentiable(a))
         ]
-        sizes = [prod(shapes[k]) for k in moving]
-        one = sum(sizes)
+        own = seeds([avals[k].shape for k in moving])
+        one = own[0].shape[-1]
         if turns > _MOST_REPEATED or turns * one * self._size > _MOST_FLAGS:
             raise _TooManyError
-        parts = np.split(np.eye(one, dtype=bool), np.cumsum(sizes)[:-1])
         given = [x if k < start else _Variable() for k, x in enumerate(ins)]
-        for k, part in zip(moving, parts, strict=True):
-            given[k] = _Variable(part.reshape(*shapes[k], one))
-        turn = _Follower(one).jaxpr(closed, given)
-        flat = [None if x.reach is None else x.reach.reshape(-1, one) for x in turn]
-        rows: list[_Several] = []
-        carry = [ins[k] for k in range(start, end)]
+        for k, x in zip(moving, own, strict=True):
+            given[k] = _Variable(x)
+        turn = [x.reach for x in _Follower(one).jaxpr(loop.body, given)]
+        rows: dict[int, _Several] = {}
+        carry = ins[start:end]
         for number in loop.turns:
             now = [*ins[:start], *carry, *(self.row(x, number) for x in ins[end:])]
-            zeros = [np.zeros((n, self._size), bool) for n in sizes]
-            reach = np.concatenate(
-                [
-                    zero if (own := now[k].reach) is None else own.reshape(zero.shape)
-                    for k, zero in zip(moving, zeros, strict=True)
-                ]
-            )
-            outs = [
-                _Variable(None if by is None else (by @ reach).reshape(*a.shape, -1))
-                for by, a in zip(flat, closed.out_avals, strict=True)
-            ]
-            carry = outs[: end - start]
-            rows.append(outs[end - start :])
-        rows = rows[:: -1 if loop.reverse else 1]
-        avals = walk.out_avals(equation)[end - start :]
-        return [*carry, *(self.stacked([r[k] for r in rows], a) for k, a in enumerate(avals))]
+            reach = np.concatenate([self._flat(now[k], prod(avals[k].shape)) for k in moving])
+            outs = [_Variable(None if by is None else by @ reach) for by in turn]
+            carry, rows[number] = outs[: end - start], outs[end - start :]
+        stacks = enumerate(walk.out_avals(equation)[end - start :])
+        return [*carry, *(self.stacked([rows[t][k] for t in range(turns)], a) for k, a in stacks)]
 
     def equation(self, equation: Any, ins: _Several) -> _Several:
         """The results of an equation."""
@@ -226,7 +236,7 @@ class _Follower(walk.Domain[_Variable]):
         equation = _as_equation(equation)
         if own:  # its derivative is not its body's
             return self._ruled(equation, ins) or self._whole(equation, ins)
-        return _moved(equation, ins) or self._mixed(equation, ins)
+        return self._moved(equation, ins) or self._mixed(equation, ins)
 
     def _ruled(self, equation: Equation, given: _Several) -> _Several | None:
         """By the program of its own rule; None if that is not known, or not linear."""
@@ -236,31 +246,33 @@ class _Follower(walk.Domain[_Variable]):
                 return None
         except Exception:  # of a user's rule that refuses some operands
             return None
-        program, found = inner.program, [_Variable() for _ in equation.out_avals]
-        moving = [given[i] for i in inner.operands]
-        if not inner.backward:
+        program, moving = inner.program, [given[i] for i in inner.operands]
+        if inner.backward:
+            reaches = self._pulled(
+                program, moving, given, [equation.out_avals[k].shape for k in inner.results]
+            )
+        else:
             reaches = self._followed(program, [x.reach for x in moving], given)
-            for k, reach in zip(inner.results, reaches, strict=True):
-                found[k] = _Variable(reach)
-            return found
-        sizes = [prod(equation.out_avals[k].shape) for k in inner.results]
-        own = np.split(np.eye(sum(sizes), dtype=bool), np.cumsum(sizes)[:-1])
-        shapes = [(*equation.out_avals[k].shape, sum(sizes)) for k in inner.results]
+        found = [_Variable() for _ in equation.out_avals]
+        for k, reach in zip(inner.results, reaches, strict=True):
+            found[k] = _Variable(reach)
+        return found
+
+    def _pulled(
+        self, program: Program, moving: _Several, given: _Several, shapes: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
+        """What results of some shapes depend on, by the program that gives operands' cotangents."""
+        sizes = [*map(prod, shapes)]
         if sum(sizes) ** 2 > _MOST_FLAGS:
             raise _TooManyError
-        seeds = [x.reshape(shape) for x, shape in zip(own, shapes, strict=True)]
-        pulled = _Follower(sum(sizes))._followed(program, seeds, given)
-        pairs = [(a, x.reach) for a, x in zip(pulled, moving, strict=True)]
-        through = [
-            a.reshape(-1, sum(sizes)).T @ b.reshape(-1, self._size)
-            for a, b in pairs
-            if a is not None and b is not None
-        ]
-        if through:
-            parts = np.split(reduce(np.logical_or, through), np.cumsum(sizes)[:-1])
-            for k, part in zip(inner.results, parts, strict=True):
-                found[k] = _Variable(part.reshape(*equation.out_avals[k].shape, self._size))
-        return found
+        pulled = _Follower(sum(sizes))._followed(program, seeds(shapes), given)
+        through = np.zeros((sum(sizes), self._size), bool)
+        for a, x in zip(pulled, moving, strict=True):
+            if a is not None and x.reach is not None:
+                by = a.reshape(-1, sum(sizes))
+                through |= by.T @ self._flat(x, len(by))
+        parts = np.split(through, np.cumsum(sizes)[:-1])
+        return [x.reshape(*shape, self._size) for x, shape in zip(parts, shapes, strict=True)]
 
     def _followed(
         self, program: Program, reaches: Sequence[np.ndarray | None], given: _Several
@@ -290,14 +302,42 @@ class _Follower(walk.Domain[_Variable]):
             for operand, (p, x) in enumerate(zip(row, given, strict=True)):
                 if p is None or x.reach is None:
                     continue
-                at = self._places(equation, (result, operand))
-                if at is not None:
-                    by.append(_at_places(at, x.reach, aval.shape))
-                    continue
-                met = _met(equation, operand, given, x.reach)
+                found_at = self._at_places(equation, (result, operand), x.reach)
+                met = _met(equation, operand, given, x.reach) if found_at is None else found_at
                 by.append(_through(p.executed, x.reach, aval.shape) if met is None else met)
             found.append(_either(by))
         return found
+
+    def _moved(self, equation: Equation, given: _Several) -> _Several | None:
+        """The results of what moves elements; None if it does not, or to unknown places."""
+        avals, known = equation.in_avals, lambda number: given[number].value
+        flat = [self._flat(x, prod(a.shape)) for x, a in zip(given, avals, strict=True)]
+        found = indexmap.sources(equation, known)
+        if found is not None:
+            rows = np.concatenate([*flat, np.zeros((1, self._size), bool)])
+            return [_Variable(rows[places]) for places in found]
+        added = (
+            indexmap.targets(equation, known) if indexmap.adds(equation.primitive.name) else None
+        )
+        if added is None:
+            return None
+        there, taken = flat[0].copy(), added.reshape(-1)
+        np.logical_or.at(there, taken[taken >= 0], flat[2][taken >= 0])
+        return [_Variable(there.reshape(*avals[0].shape, self._size))]
+
+    def _at_places(
+        self, equation: Equation, ways: tuple[int, int], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """By the places of entries of running sums and triangles; None of others, or of many."""
+        if facts(equation.primitive.name).form not in ("running", "matrix"):
+            return None
+        at = operator_places(equation, ways, lambda _: None)
+        if at is None or len(at[0]) * self._size > _MOST_FLAGS:
+            return None
+        shape = equation.out_avals[ways[0]].shape
+        found = np.zeros((prod(shape), self._size), bool)
+        np.logical_or.at(found, at[0], reach.reshape(-1, self._size)[at[1]])
+        return found.reshape(*shape, self._size)
 
 
 def _as_equation(equation: Any) -> Equation:
@@ -325,28 +365,6 @@ def _worked_out(equation: Equation, given: _Several) -> _Several:
 
 def _is_zero(x: _Variable) -> bool:
     return x.value is not None and not x.value.any()
-
-
-def _moved(equation: Equation, given: _Several) -> _Several | None:
-    """The result of an equation that moves elements; None if it does not, or to unknown places."""
-    avals, known = equation.in_avals, lambda number: given[number].value
-    size = next(x.reach.shape[-1] for x in given if x.reach is not None)
-    flat = [
-        np.zeros((prod(a.shape), size), bool) if x.reach is None else x.reach.reshape(-1, size)
-        for x, a in zip(given, avals, strict=True)
-    ]
-    found = indexmap.sources(equation, known)
-    if found is not None:
-        rows = np.concatenate([*flat, np.zeros((1, size), bool)])
-        return [_Variable(rows[places]) for places in found]
-    if not indexmap.adds(equation.primitive.name):
-        return None
-    added = indexmap.targets(equation, known)
-    if added is None:
-        return None
-    there, taken = flat[0].copy(), added.reshape(-1)
-    np.logical_or.at(there, taken[taken >= 0], flat[2][taken >= 0])
-    return [_Variable(there.reshape(*avals[0].shape, size))]
 
 
 def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -392,15 +410,6 @@ def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndar
     own: Any = reach.astype(np.float32)
     counts = np.einsum(own, [*mine, len(ties)], factor * 1.0, others, [*out, len(ties)])
     return counts > 0
-
-
-def _at_places(
-    at: tuple[np.ndarray, np.ndarray], reach: np.ndarray, shape: Sequence[int]
-) -> np.ndarray:
-    """As `_through`, of a partial with entries at some places."""
-    found = np.zeros((prod(shape), reach.shape[-1]), bool)
-    np.logical_or.at(found, at[0], reach.reshape(-1, reach.shape[-1])[at[1]])
-    return found.reshape(*shape, -1)
 
 
 def _either(several: Sequence[np.ndarray | None]) -> _Variable:

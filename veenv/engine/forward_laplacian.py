@@ -203,12 +203,18 @@ def aligned(several: Sequence[Slopes]) -> list[Slopes]:
         return [s.dense() for s in several]
     if all(np.array_equal(numbers, known[0]) for numbers in known[1:]):
         return list(several)
-    numbers, ranks = _union(np.concatenate(known), several[0].total)
-    if _many(numbers, several[0].total):
+    return _collected_once(several, known)
+
+
+def _collected_once(several: Sequence[Slopes], known: Sequence[np.ndarray]) -> list[Slopes]:
+    """Slopes of arrays of one shape by the same numbers, each once in a place; `known`: theirs."""
+    total = several[0].total
+    numbers, ranks = _union(np.concatenate(known), total)
+    if 2 * len(numbers) > total:  # no less work than all
         return [s.dense() for s in several]
     cuts = np.cumsum([len(k) for k in known])[:-1]
     return [
-        Slopes(_collected(s.values, part, len(numbers)), s.total, numbers)
+        Slopes(_collected(s.values, part, len(numbers)), total, numbers)
         for s, part in zip(several, np.split(ranks, cuts), strict=True)
     ]
 
@@ -221,15 +227,10 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
     kept = [n for a, n in enumerate(s.shape) if a not in axes]
     front = (0, *(a + 1 for a in axes), *(a + 1 for a in range(len(s.shape)) if a not in axes))
     shape = (len(s.numbers) * gone, *kept)
-    values, every = (
-        s.values.transpose(front).reshape(shape),
-        s.numbers.transpose(front).reshape(shape),
-    )
-    numbers, ranks = _union(every, s.total)
-    if _many(numbers, s.total):
-        ranks = np.where(every < 0, s.total, every)
-        return Slopes(_collected(values, ranks, s.total), s.total)
-    return Slopes(_collected(values, ranks, len(numbers)), s.total, numbers)
+    every = s.numbers.transpose(front).reshape(shape)
+    values = s.values.transpose(front).reshape(shape)
+    [found] = _collected_once([Slopes(values, s.total, every)], [every])
+    return found
 
 
 def _widened(s: Slopes, count: int) -> Slopes:
@@ -246,11 +247,6 @@ def _moved(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
     flat = np.append(numbers.reshape(len(numbers), -1), np.full((len(numbers), 1), -1), axis=1)
     own = np.where(taken < flat.shape[1], taken, -1)
     return flat[:, own].astype(np.int32)
-
-
-def _many(numbers: np.ndarray, total: int) -> bool:
-    """Whether so many slots are no less work than all."""
-    return 2 * len(numbers) > total
 
 
 def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:

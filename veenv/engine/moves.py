@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, pairwise
 from math import prod
 from typing import Any
 
@@ -23,21 +24,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine import points
-from veenv.engine.edge import Edge
+from veenv.engine.dependence import places_of
+from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import MOST_ENTRIES, Entries, Indexed, Matrix
-from veenv.engine.sparse.pattern import Numbers, collected
+from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.engine.sums import num_entries
-from veenv.engine.supports import convolution, supported
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
 from veenv.linear.linear_map import Selection
 from veenv.rules.axes import Product
-from veenv.rules.base import is_complex
+from veenv.rules.base import is_complex, real_shape
 from veenv.rules.indexmap import adds, numbered, taken, takes
-from veenv.rules.table import facts
+from veenv.rules.places import Places, products
+from veenv.rules.table import ALL, facts
 from veenv.structure.structure import Link
 
 Move = tuple[tuple[int, int], int]
@@ -333,11 +335,11 @@ def _thin_product(
     return None if whole is None else entries.only(whole, pattern)
 
 
-Places = tuple[np.ndarray, np.ndarray, np.ndarray]
+Valued = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row, column and value of each entry."""
 
 
-def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
+def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued | None:
     shape = equation.out_avals[0].shape
     if len(factor.shape) != len(shape):
         return None
@@ -347,7 +349,7 @@ def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) ->
     return at, taken[at], factor[at]
 
 
-def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
+def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued | None:
     axes = Product.of(equation)
     weights = axes.grouped(factor, 1 - operand)
     inside = axes.grouped(numbered(equation.in_avals[operand].shape), operand)
@@ -379,3 +381,119 @@ def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> n
     if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
         return None
     return np.where(chosen, numbered(shape), -1)
+
+
+def _only_adds(name: str) -> bool:
+    """Whether an operator adds up entries of its operand, and does nothing else."""
+    return facts(name).form in ("running", "window") and facts(name).linear is ALL
+
+
+def supported(
+    equation: Equation,
+    ways: tuple[int, int],
+    e: Edge,
+    known: Known,
+    passes: int,
+    *,
+    realify: bool = False,
+) -> Indexed | None:
+    """A partial as entries at the places where it can have any; None if unknown or too many.
+
+    Expensive operators that are evaluated may not exceed the passes of the program's own modes.
+    """
+    result, operand = ways
+    places = places_of(equation, ways, known)
+    of, by = equation.out_avals[result], equation.in_avals[operand]
+    out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
+    if places is not None and realify:
+        alike = _only_adds(equation.primitive.name)
+        places = _of_parts(*places, 1 + is_complex(of), 1 + is_complex(by), alike=alike)
+    if places is None or len(places[0]) > _MOST_STORED:
+        return None
+    pattern, collect = collected(*places, out_shape, in_shape)
+    if _only_adds(equation.primitive.name) and collect.alone:
+        return Indexed(pattern, None, e.dtype)
+    expensive = facts(equation.primitive.name).form in ("matrix", "loop")
+    compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if expensive else _passes(e))
+    if compressed is not None:
+        return compressed
+    if num_entries(e) > _MOST_STORED or (expensive and _passes(e) > passes):
+        return None
+    x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
+    if x is None or pattern.nse == prod(pattern.sizes):
+        return None
+    return entries.only(x, pattern) or x  # selections next to it would fill what is operator
+
+
+def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
+    """An operator in fewer than so many passes, each of columns, or rows, of which no two meet."""
+    s, link = e.structure, e.link
+    whole = len(s.link_out) == len(s.out_shape) and len(s.link_in) == len(s.in_shape)
+    if link is None or not (whole and s.unit) or e.mask is not None or not pattern.nse:
+        return None
+    found = [
+        (int(colours.max()) + 1, transposed, colours)
+        for transposed, colours in enumerate((coloured(pattern), coloured(pattern.T)))
+    ]
+    passes, transposed, colours = min(found, key=lambda one: one[0])
+    if passes >= most:
+        return None
+    shape = link.out_shape if transposed else link.in_shape
+    seeds = np.zeros((passes, len(colours)), e.dtype)
+    seeds[colours, np.arange(len(colours))] = e.sign
+    x = jnp.asarray(seeds.reshape(passes, *shape))
+    key = ("coloured", bool(transposed), e.sign, x.dtype, colours.tobytes())
+    y = link.along(x, range(1, x.ndim), transposed=bool(transposed), key=key).reshape(-1)
+    ends, seeded = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
+    at = colours[seeded].astype(np.int64) * pattern.sizes[transposed] + ends
+    return Indexed(pattern, Numbers(y, at), e.dtype)
+
+
+def coloured(pattern: Pattern) -> np.ndarray:
+    """int32 [columns]: the first number for each column that none has with which it shares a row.
+
+    Examples:
+      >>> band = collected(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), (2,), (3,))[0]
+      >>> coloured(band).tolist()
+      [0, 1, 0]
+    """
+    order, starts = pattern.by_column
+    rows = pattern.rows[order].tolist()
+    seen: list[set[int]] = [set() for _ in range(pattern.sizes[0])]
+    found = np.zeros(pattern.sizes[1], np.int32)
+    for column, (start, end) in enumerate(pairwise(starts.tolist())):
+        own = rows[start:end]
+        taken = set().union(*(seen[row] for row in own))
+        number = next(k for k in count() if k not in taken)
+        found[column] = number
+        for row in own:
+            seen[row].add(number)
+    return found
+
+
+def _of_parts(rows: np.ndarray, cols: np.ndarray, outs: int, ins: int, *, alike: bool) -> Places:
+    """Places in arrays of so many parts a number: each part of each other, or of itself alone."""
+    pairs = [(i, j) for i in range(outs) for j in range(ins) if i == j or not alike]
+    several = [(outs * rows + i, ins * cols + j) for i, j in pairs]
+    return np.concatenate([r for r, _ in several]), np.concatenate([c for _, c in several])
+
+
+def _passes(e: Edge) -> int:
+    """How many an operator takes to be evaluated: one serves all indices of a diagonal axis."""
+    shape = e.structure.out_shape
+    return min(e.structure.linked_sizes) // prod(shape[k] for k, _ in diagonal_pairs(e))
+
+
+def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> Indexed | None:
+    """The partial of a convolution by what it is of; None where the kernel is large or unknown."""
+    found = None if kernel is None else products(equation)
+    if found is None or kernel is None:
+        return None
+    rows, cols, at = found
+    weights = kernel.reshape(-1)[at]
+    there = np.flatnonzero(weights)
+    if not len(there):
+        return None
+    shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
+    pattern, collect = collected(rows[there], cols[there], *shapes)
+    return Indexed(pattern, Numbers(jnp.asarray(weights[there], dtype)).collected(collect), dtype)

@@ -21,14 +21,13 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.at_point import Axes, Line, indices, present, without
-from veenv.engine.dependence import followed
+from veenv.engine.dependence import followed, seeds
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import collected
-from veenv.engine.supports import places_of
-from veenv.graph.equations import Equation, Function, Literal
+from veenv.graph.equations import Function, Literal
 from veenv.rules import walk
 from veenv.rules.base import Partial, Row, Site, is_differentiable, register
 from veenv.rules.indexmap import numbered
@@ -137,30 +136,24 @@ class Points:
         there = reach.reshape(-1, reach.shape[-1])[rows, local[cols]]
         return entries.only(whole, collected(rows[there], cols[there], *shapes)[0])
 
-    def _places(self, equation: Equation, ways: tuple[int, int]) -> Any:
-        where = facts(equation.primitive.name).form in ("running", "matrix")
-        return places_of(equation, ways, self.known) if where else None
-
     @cached_property
     def reaches(self) -> list[np.ndarray] | None:
         """For each smooth result, bool [*shape, n]: on which numbers of its point it depends.
 
         None where that takes too long to find.
         """
-        size, start, given = sum(self.counts), 0, {}
-        for i, count in zip(self.moved, self.counts, strict=True):
-            v, axes = self.operands[i]
-            shape = self.avals[v].shape
-            own = np.eye(size, dtype=bool)[start : start + count]
-            ones = [1 if j in axes else n for j, n in enumerate(shape)]
-            given[v] = np.broadcast_to(own.reshape(*ones, size), (*shape, size))
-            start += count
+        size, moved = sum(self.counts), [self.operands[i] for i in self.moved]
+        ones = [
+            [1 if j in axes else n for j, n in enumerate(self.avals[v].shape)] for v, axes in moved
+        ]
+        pairs = zip(moved, seeds(ones), strict=True)
+        given = {v: np.broadcast_to(x, (*self.avals[v].shape, size)) for (v, _), x in pairs}
         outputs = [self.results[k][0] for k in self.smooth]
         equations = [line.equation for line in self.lines]
         at = {v for e in equations for v in indices(e)}
         others = (v for v, _ in self.operands if v not in given)
         values = {v: self.known(v) if v in at else self.known.quickly(v) for v in others}
-        found = followed(equations, given, values, outputs, self._places)
+        found = followed(equations, given, values, outputs)
         shapes = [(*self.avals[v].shape, size) for v in outputs]
         if found is None:
             return None
@@ -221,13 +214,12 @@ class Points:
         jaxpr, size = _compat.open_jaxpr(self.alone), sum(self.counts)
         values = dict.fromkeys((*jaxpr.constvars, *jaxpr.invars))
         moved = [jaxpr.invars[i] for i in self.moved]
-        own = np.split(np.eye(size, dtype=bool), np.cumsum(self.counts)[:-1])
-        given = {v: x.reshape(*v.aval.shape, size) for v, x in zip(moved, own, strict=True)}
+        given = dict(zip(moved, seeds([v.aval.shape for v in moved]), strict=True))
         rest = {v: x for v, x in values.items() if v not in given}
         rest |= {v: np.full(v.aval.shape, case, v.aval.dtype) for v, case in cases.items()}
         equations = [e for e in jaxpr.eqns if cases.keys().isdisjoint(e.outvars)]
         variables = [a for a in atoms if not walk.is_literal(a)]
-        found = followed(equations, given, rest, variables, self._places)
+        found = followed(equations, given, rest, variables)
         if found is None:
             return None
         reach = dict(zip(variables, found, strict=True))

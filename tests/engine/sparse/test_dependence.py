@@ -140,3 +140,11 @@ def test_a_long_stencil_in_a_loop_stores_what_there_is():
 
     x = jax.ShapeDtypeStruct((4200,), jnp.float32)
     assert jax.eval_shape(veenv.jacve(fun, sparse_representation=True), x).nse == 5 * 4200
+
+
+def test_running_sums_in_a_loop_depend_on_what_came_before(x64):
+    def fun(x):
+        return lax.scan(lambda c, _: (jnp.cumsum(jnp.sin(c)), None), x, None, length=3)[0]
+
+    x = jnp.arange(1.0, 6)
+    np.testing.assert_array_equal(places(fun, "scan", x), np.tri(5, dtype=bool))

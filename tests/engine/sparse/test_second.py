@@ -210,3 +210,16 @@ def test_laplacians_of_sums_over_pairs_carry_few_slopes(x64):
     eqns = jaxpr.eqns[0].params["jaxpr"].eqns
     largest = max(v.aval.size for e in eqns for v in e.outvars)
     assert largest <= 6 * 3 * 6  # pairs, coordinates, and the coordinates of both points
+
+
+def test_laplacians_of_joined_arrays_carry_few_slopes(x64):
+    def joined(x):
+        both = jnp.stack([jnp.sin(x), x**2], axis=1)
+        return (jnp.pad(both, ((1, 2), (0, 0)), constant_values=3) ** 3).sum()
+
+    x = jnp.arange(1.0, 13) / 7
+    jaxpr = jax.make_jaxpr(jax.jit(veenv.laplacian(joined)))(x)
+    eqns = jaxpr.eqns[0].params["jaxpr"].eqns
+    assert max(v.aval.size for e in eqns for v in e.outvars) <= 2 * (x.size + 3)
+    hessian = jax.hessian(joined)(x)
+    np.testing.assert_allclose(veenv.laplacian(joined)(x), jnp.trace(hessian), rtol=1e-12)
