@@ -309,12 +309,12 @@ def test_a_record_is_read(tmp_path):
         ({"shapes": [[-1]]}, "shapes"),
         ({"fingerprint": "xyz"}, "fingerprint"),
         ({"where": {"jax": 1}}, "where"),
-        ({"name": "x" * 2000}, "name: 2000 characters"),
+        ({"name": "x" * 20_000}, "name: 20000 characters"),
         ({"chosen": {"mode": "exec"}}, "chosen.mode: expected one of"),
         ({"chosen": {**record_with()["chosen"], "pin": 1}}, "chosen.pin"),
         ({"chosen": {**record_with()["chosen"], "ids": [0]}}, "chosen.ids"),
         ({"results": [{}]}, r"results\[0\]"),
-        ({"results": {}}, "results: expected list"),
+        ({"results": {}}, "results: expected a list"),
     ],
 )
 def test_a_wrong_record_names_the_field(tmp_path, fields, message):

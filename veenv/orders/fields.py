@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-MAX_TEXT = 1000
+MAX_TEXT = 10_000
 _LONGEST = 1_000_000
 _LEAST = {"ids": 1, "batch": 1, "argnums": -1000}
 """The least integer of some fields; zero of others."""
@@ -40,8 +40,9 @@ def read_field(name: str, hint: Any, value: Any) -> Any:
     if origin is Mapping:
         entries = _typed(name, value, dict).items()
         return {
-            read_field(name, str, k): read_field(f"{name}[{k!r:.60}]", kinds[1], x)
+            read_field(shown, kinds[0], k): read_field(shown, kinds[1], x)
             for k, x in entries
+            for shown in [f"{name}[{k!a:.60}]"]
         }
     return _scalar(name, hint, value)
 
@@ -57,13 +58,19 @@ def _scalar(name: str, hint: Any, value: Any) -> Any:
     elif hint is int:
         low = _LEAST.get(name.rpartition(".")[2].partition("[")[0], 0)
         if type(value) is not int or not low <= value < 2**63:
-            raise ValueError(f"{name}: expected an integer in {low} .. 2**63, got {value!r:.60}")
-    elif _typed(name, value, hint) and hint is str and len(value) > MAX_TEXT:
-        raise ValueError(f"{name}: {len(value)} characters, expected at most {MAX_TEXT}")
+            raise ValueError(
+                f"{name}: expected an integer in {low} .. {2**63 - 1}, got {value!r:.60}"
+            )
+    elif _typed(name, value, hint) and hint is str:
+        if len(value) > MAX_TEXT:
+            raise ValueError(f"{name}: {len(value)} characters, expected at most {MAX_TEXT}")
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            raise ValueError(f"{name}: a surrogate stands alone")
     return value
 
 
 def _typed(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
+        expected = {list: "a list", dict: "an object", str: "text"}.get(kind, kind.__name__)
+        raise ValueError(f"{name}: expected {expected}, got {type(value).__name__}")
     return value

@@ -13,12 +13,12 @@ import numpy as np
 from veenv.measure.timing import spread
 from veenv.orders.documents import parse_object, read_bytes, write_text
 from veenv.orders.fields import MAX_TEXT, read_field
+from veenv.orders.files import MAX_BYTES
 from veenv.search.tuning.contest import Trial, ratios
 from veenv.search.tuning.forms import AUTO, Form
 
 FORMAT = "veenv-tuned"
 VERSION = 1
-MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
