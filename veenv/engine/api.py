@@ -32,7 +32,7 @@ from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forwar
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
-from veenv.engine.remembered import Memory, memory_of
+from veenv.engine.remembered import BY_XLA, Memory, memory_of
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.surroundings import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
@@ -381,7 +381,7 @@ class _Wanted:
             return self._uncounted(program, args, kwargs, others)
         memory = self._memory(program, args, kwargs) if others else None
         if memory:
-            names = sorted(set(memory.modes.values()))
+            names = sorted({*memory.modes.values()} - {BY_XLA})
             made = ((mode_of(program, n, self.argnums, self.has_aux), n) for n in names)
             modes = [JaxMode(run, name=name) for run, name in made]
             return Results([self._blank(program, args)], modes, memory)

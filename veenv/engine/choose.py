@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv._support import attempt, setting
 from veenv.engine import pins
-from veenv.engine.remembered import Memory, forgetting
+from veenv.engine.remembered import BY_XLA, Memory, Run, forgetting
 from veenv.kernel.fusing import Traced, are_limited, run_kernel, trace_leaves, trace_point
 from veenv.kernel.price import (
     counts_of,
@@ -39,8 +39,6 @@ from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS
 
-Run = Callable[..., list[Any]]
-"""From the operands of the elimination to the leaves of a result."""
 _TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
 _LONG = 10_000  # operations of a kernel: compiling them takes longer than tracing JAX's modes
@@ -353,12 +351,16 @@ def _cheapest(found: Considered) -> Any:
     asked, every = first[0], range(len(first[0].closed.out_avals))
     made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
     base, program = made.traced, made.program
-    plain = replace(base or asked, operands=())  # what is asked later keeps no tracer
+    plain = base or asked
+    memory = None if plain.lifted else memory
+    plain = replace(plain, operands=())  # what is asked later keeps no tracer
 
     def taken(form: Form | None, batch: int, wanted: Sequence[int]) -> Run | None:
         if memory is not None:
             known = plain, program, batch, form and form.name
             attempt(functools.partial(memory.note, *known), lambda: None)
+            if form is not None and form.name == BY_XLA:
+                return memory.kept(form.run(wanted))
         return form and form.run(wanted)
 
     menu = functools.partial(menu_of, first, own, made)
@@ -369,7 +371,7 @@ def _cheapest(found: Considered) -> Any:
         instead = lambda batch: taken(cheaper(batch), batch, wanted)  # noqa: E731
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
     known = Menu([Form.of(one, True) for one in first], list, own.operations)
-    if kernel and known.is_open() and _is_pure(first):
+    if kernel and (memory is not None or known.is_open()) and _is_pure(first):
         later = menu(asked, later=True)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
         return _waiting(asked, usual, lambda batch: taken(later.cheapest(batch), batch, every))
@@ -392,7 +394,7 @@ def _remembered(known: _Known, made: Callable[[], Considered | _Known]) -> Any:
     it is differentiated.
     """
     blank, memory, own = known
-    program, wide = memory.found, jnp.result_type(float) == jnp.float64
+    program, wide = memory.found, memory.wide
     wanted = range(len(blank.avals)) if program is None else program.written()
     modes = {
         mode.name: replace(own, modes=(mode,)).forms(blank.operands, later=True)
@@ -416,8 +418,11 @@ def _remembered(known: _Known, made: Callable[[], Considered | _Known]) -> Any:
     def instead(batch: int) -> Run | None:
         if program is not None and batch in program.batches:
             return None
+        name = memory.modes.get(batch)
+        if name == BY_XLA:
+            return memory.kept(usual)
         with jax.enable_x64(wide):
-            forms = modes[memory.modes[batch]]() if batch in memory.modes else []
+            forms = modes[name]() if name is not None else []
         return forms[0].run(wanted) if forms else usual
 
     if program is not None:

@@ -320,6 +320,9 @@ def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any
     faster = kernel.instead and kernel.instead(batch)
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
+        kept = getattr(faster, "lowered", None)  # as it is remembered
+        if kept is not None:
+            fun = attempt(functools.partial(kept, fun, ctx.avals_in), lambda: fun)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
     return _lower_point(ctx, *operands, kernel=kernel)
 
