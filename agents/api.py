@@ -6,12 +6,10 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from veenv.agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
 from veenv.agents.config.ppo import PPOConfig
@@ -33,7 +31,7 @@ from veenv.agents.training.played import (
     first_network,
     make_trainer,
 )
-from veenv.agents.training.seeds import seeds_table, train_side_by_side
+from veenv.agents.training.seeds import SideBySide, seeds_table
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
@@ -191,38 +189,15 @@ def train(
       >>> sorted(run.order.ids), run.order.counts["multiplications"], len(run.history)
       ([1, 2], 2, 2)
     """
-    started = time.monotonic()
-    config = PPOConfig() if config is None else config
-    limit = _limit(time_limit, config)
-    played = Played.of(what, cost, args, argnums)
-    first, config = first_network(network, played.tasks.env, config)
-    trainer = make_trainer(
-        agent, config, search or SearchConfig(), played.tasks, network=first, loss=loss
+    _, found = _train(
+        _Asked(what, args, argnums, cost, agent, search, network, loss),
+        config,
+        None,
+        time_limit,
+        folder,
+        callback,
     )
-    curriculum = FixedTasks(trainer, AGENTS[agent])
-    state = curriculum.init()
-    if folder is None:
-        return _play(played, curriculum, state, None, {}, limit, started, callback)
-    path = as_path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    identity = identity_of(agent, played.tasks.env.cost, state.network, played.tasks)
-    files = RunFolder(path, identity, curriculum.best, warn=partial(warnings.warn, stacklevel=3))
-    try:
-        restored = files.resume(state)
-        settings = TrainArgs(
-            ",".join(played.tasks.names),
-            agent,
-            played.tasks.env.cost,
-            None if limit is None else f"{limit:f}",
-            ppo=config,
-            search=search or SearchConfig(),
-        )
-        files.write_settings(settings)
-        return _play(
-            played, curriculum, restored.state, files, restored.run, limit, started, callback
-        )
-    finally:
-        files.close()
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,9 +228,12 @@ def train_seeds(
     search: SearchConfig | None = None,
     cost: CostModel | None = None,
     time_limit: float | str | None = None,
+    folder: str | os.PathLike[str] | None = None,
     network: Any = None,
+    loss: StepsLoss | None = None,
+    callback: Callable[[TrainProgress], object] | None = None,
 ) -> SeedRuns:
-    """Trains with several seeds side by side, in one compiled program, and writes nothing.
+    """Trains with several seeds side by side, in one compiled program.
 
     Every seed plays as many environments and steps as the settings say, and has one start.
 
@@ -269,7 +247,11 @@ def train_seeds(
       search: settings of AlphaZero's search.
       cost: the cost model.
       time_limit: seconds, or a text such as ``"10m"``, of all seeds together.
+      folder: one run folder for all seeds: their metrics, best orders and weights; a run of the
+        same seeds that it holds is gone on with.
       network: what is trained.
+      loss: in place of PPO's.
+      callback: called after every train step of all seeds; `measured` has each under ``"seeds"``.
 
     Raises:
       TypeError: as `train`.
@@ -282,37 +264,98 @@ def train_seeds(
       >>> [run.order.counts["multiplications"] for run in found.runs]
       [2, 2]
     """
-    started = time.monotonic()
     config = PPOConfig() if config is None else config
     chosen = tuple(range(config.seed, config.seed + seeds) if isinstance(seeds, int) else seeds)
     if not chosen:
         raise ValueError(f"seeds must be an integer of at least 1, or several seeds, got {seeds}")
-    limit = _limit(time_limit, config)
-    played = Played.of(what, cost, args, argnums)
-    first, config = first_network(network, played.tasks.env, config)
-    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
-    curricula = [FixedTasks(trainer, AGENTS[agent]) for _ in chosen]
-    histories: list[list[dict[str, Any]]] = [[] for _ in chosen]
-    progress = None
-    for progress in train_side_by_side(trainer, curricula, chosen, limit, started):
-        shared = {"steps": progress.steps, "seconds": progress.seconds}
-        for history, measured in zip(histories, progress.measured, strict=True):
-            history.append({"update": len(history) + 1, **shared, **measured})
-    assert progress is not None
-    networks = progress.states.network
-    runs = (
-        Run(
-            played,
-            curriculum.best,
-            jax.tree.map(lambda leaf, k=k: leaf[k], networks),
-            tuple(history),
-            progress.steps,
-            progress.seconds,
-            None,
+    asked = _Asked(what, args, argnums, cost, agent, search, network, loss)
+    curriculum, whole = _train(asked, config, chosen, time_limit, folder, callback)
+    assert isinstance(curriculum, SideBySide)
+    networks, shared = curriculum.networks(whole.network), ("update", "steps", "seconds")
+
+    def history(seed: int) -> Iterator[dict[str, Any]]:
+        for row in whole.history:
+            yield {name: row[name] for name in shared} | row["seeds"][str(seed)]
+
+    runs = [
+        dataclasses.replace(
+            whole,
+            best=one.best,
+            network=networks[f"weights-{seed}"],
+            history=tuple(history(seed)),
         )
-        for k, (curriculum, history) in enumerate(zip(curricula, histories, strict=True))
-    )
+        for seed, one in curriculum.each.items()
+    ]
     return SeedRuns(chosen, tuple(runs))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What is trained on and by whom, as `train` is told."""
+
+    what: Any
+    args: tuple[Any, ...] | None
+    argnums: int | Iterable[int] | None
+    cost: CostModel | None
+    agent: AgentName
+    search: SearchConfig | None
+    network: Any
+    loss: StepsLoss | None
+
+    def curriculum(
+        self, config: PPOConfig, seeds: Sequence[int] | None
+    ) -> tuple[Played, FixedTasks, PPOConfig]:
+        """What is played, the agent on it, and the settings that go with its network."""
+        played = Played.of(self.what, self.cost, self.args, self.argnums)
+        first, config = first_network(self.network, played.tasks.env, config)
+        search = self.search or SearchConfig()
+        trainer = make_trainer(
+            self.agent, config, search, played.tasks, network=first, loss=self.loss
+        )
+        name = AGENTS[self.agent]
+        if seeds is None:
+            return played, FixedTasks(trainer, name), config
+        return played, SideBySide(trainer.beside(seeds), name), config
+
+
+def _train(
+    asked: _Asked,
+    config: PPOConfig | None,
+    seeds: Sequence[int] | None,
+    time_limit: float | str | None,
+    folder: str | os.PathLike[str] | None,
+    callback: Callable[[TrainProgress], object] | None,
+) -> tuple[FixedTasks, Run]:
+    """Trains, with one seed or with several side by side."""
+    started = time.monotonic()
+    config = PPOConfig() if config is None else config
+    limit = _limit(time_limit, config)
+    played, curriculum, config = asked.curriculum(config, seeds)
+    state = curriculum.init()
+    if folder is None:
+        return curriculum, _play(played, curriculum, state, None, {}, limit, started, callback)
+    path = as_path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    network, cost = curriculum.networks(state.network)["weights"], played.tasks.env.cost
+    identity = identity_of(asked.agent, cost, network, played.tasks, seeds or ())
+    files = RunFolder(path, identity, curriculum.best, warn=partial(warnings.warn, stacklevel=4))
+    try:
+        restored = files.resume(state)
+        settings = TrainArgs(
+            ",".join(played.tasks.names),
+            asked.agent,
+            cost,
+            None if limit is None else f"{limit:f}",
+            seeds=len(seeds or (0,)),
+            ppo=config if seeds is None else dataclasses.replace(config, seed=seeds[0]),
+            search=asked.search or SearchConfig(),
+        )
+        files.write_settings(settings)
+        return curriculum, _play(
+            played, curriculum, restored.state, files, restored.run, limit, started, callback
+        )
+    finally:
+        files.close()
 
 
 def _limit(time_limit: float | str | None, config: PPOConfig) -> float | None:
@@ -345,7 +388,7 @@ def _play(
             if files is not None:
                 files.log(progress.row)
                 if schedule.is_due(progress.update):
-                    files.save_checkpoint(progress, curriculum.score(progress.measured))
+                    files.checkpoint(progress, curriculum)
             if callback is not None:
                 callback(progress)
     except KeyboardInterrupt:
@@ -356,11 +399,12 @@ def _play(
     if progress is not None:
         state, steps, seconds = progress.state, progress.steps, progress.seconds
         if files is not None:
-            files.save_checkpoint(progress, curriculum.score(progress.measured))
+            files.checkpoint(progress, curriculum)
     if files is not None:
         for name in curriculum.best.tasks.names:
             files.write_classical(name)
-        files.write_weights(state.network)
+        for name, network in curriculum.networks(state.network).items():
+            files.write_weights(network, name)
         files.draw()
     path = None if files is None else files.path
     return Run(played, curriculum.best, state.network, tuple(history), steps, seconds, path)

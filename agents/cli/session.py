@@ -13,25 +13,23 @@ from typing import TextIO
 from tqdm import tqdm
 
 from veenv import Graph, Order
-from veenv.agents.api import train_seeds
 from veenv.agents.cli.progress import ProgressDisplay
 from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
-from veenv.agents.cli.start import Session, check_options, follow, open_run, read_played
+from veenv.agents.cli.start import Session, check_options, follow, open_run
 from veenv.agents.config.args import TrainArgs, called, printable
-from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.devices import any_process, connect, is_main
-from veenv.agents.files import new_folder
 from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
 from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
 from veenv.agents.training.played import AGENTS
+from veenv.agents.training.seeds import SideBySide
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove
-from veenv.orders.documents import as_path, file_name, write_text
+from veenv.orders.documents import write_text
 from veenv.tasks import Task
 
 
@@ -58,8 +56,6 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         out.flush()
 
     check_options(args)
-    if args.seeds > 1:
-        return run_seeds(args, write_line)
     connect(args.scale)
     if not is_main():
         return follow(args)
@@ -75,6 +71,9 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         write_line(f"go on with it: {called('train')} --resume {folder.path}")
         return PREEMPTED
     right = code == 0
+    if isinstance(curriculum, SideBySide):
+        write_line(f"\n{curriculum.table()}")
+        write_text(folder.path / "seeds.json", json.dumps(curriculum.costs(), indent=1) + "\n")
     if best is not None:
         reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
         right &= all(reports)
@@ -88,48 +87,9 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         right &= write_pages(folder.path, args, run.functions, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
     chosen = None if best is None else best.tasks.chosen
-    if best is None or chosen is not None:
+    if args.network is None and (best is None or chosen is not None):
         what = "--task random" if chosen is None else f"--set {chosen.name}"
         write_line(f"play with it: {called('evaluate')} --run {folder.path} {what}")
-    return 0 if right else 1
-
-
-def run_seeds(args: TrainArgs, write_line: Callable[[str], None]) -> int:
-    """Trains several seeds side by side; 0 if the best order of each task is proved right."""
-    played = read_played(args)
-    for line in header(played.tasks):
-        write_line(line)
-    found = train_seeds(
-        played.tasks,
-        args.ppo,
-        seeds=args.seeds,
-        agent=args.agent,
-        search=args.search,
-        time_limit=args.seconds,
-        network=args.read("network"),
-    )
-    write_line(f"\n{found}")
-    names = played.tasks.names
-    chosen = played.tasks.chosen
-    title = "+".join(names) if chosen is None else chosen.name
-    folder, right = new_folder(as_path(args.out) / file_name(title)), True
-    for name in names:
-        runs = [run.best[name] for run in found.runs]
-        order = min(runs, key=lambda order: order.counts[played.tasks.env.cost])
-        beside = f"-{file_name(name, names)}" if len(names) > 1 else ""
-        order.save(folder / f"order{beside}.json")
-        if name in played.functions:
-            proof = prove(played.functions[name], order.ids)
-            for line in verdict(proof):
-                write_line(line)
-            right &= proof.passed
-    costs = {
-        seed: {n: run.best.cost(n) for n in names}
-        for seed, run in zip(found.seeds, found.runs, strict=True)
-    }
-    write_text(folder / "seeds.json", json.dumps(costs, indent=1) + "\n")
-    write_text(folder / CONFIG_NAME, to_toml(args))
-    write_line(f"\nrun folder: {folder}")
     return 0 if right else 1
 
 
@@ -166,7 +126,7 @@ def play(
     Returns:
       0, 1 if training has diverged, or `PREEMPTED`.
     """
-    folder, score, state = run.folder, run.curriculum.score, run.state
+    folder, curriculum, state = run.folder, run.curriculum, run.state
     budget = Limits(args.ppo.steps, args.seconds, started - run.seconds)
     spent = run.steps > 0 and budget.spent(run.steps, time.monotonic() - started + run.seconds)
     write_line(
@@ -176,10 +136,10 @@ def play(
     )
     progress, code = None, 0
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
-    with until_signal() as stop, ProgressDisplay(out, run.curriculum) as display, run.trackers:
+    with until_signal() as stop, ProgressDisplay(out, curriculum) as display, run.trackers:
         try:
             for progress in train(
-                run.curriculum,
+                curriculum,
                 state=state,
                 steps=run.steps,
                 time_limit=args.seconds,
@@ -193,18 +153,19 @@ def play(
                 display.show(progress)
                 state = progress.state
                 if schedule.is_due(progress.update):
-                    folder.save_checkpoint(progress, score(progress.measured))
+                    folder.checkpoint(progress, curriculum)
         except DivergedError as error:
             write_line(f"training has ended: {error}")
             code = 1
         except CompilingError as error:
             write_line(str(error))
-            if isinstance(run.curriculum, FixedTasks):
-                run.curriculum.settle()
+            if isinstance(curriculum, FixedTasks):
+                curriculum.settle()
         code = PREEMPTED if any_process(stop.preempted) else code
     if progress is not None:
-        folder.save_checkpoint(progress, score(progress.measured))
-    folder.write_weights(state.network)
+        folder.checkpoint(progress, curriculum)
+    for name, network in curriculum.networks(state.network).items():
+        folder.write_weights(network, name)
     if stop.is_set() or code == PREEMPTED:
         write_line(f"stopped by {stop.name or 'SIGTERM'}")
     return code

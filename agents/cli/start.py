@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from veenv.agents.cli.signals import PREEMPTED, until_signal
 from veenv.agents.config.args import TrainArgs
@@ -17,6 +17,7 @@ from veenv.agents.files import new_folder
 from veenv.agents.nn.own import Network
 from veenv.agents.nn.weights import architecture, load_weights
 from veenv.agents.ppo.exploration import explores
+from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import RunFolder, identity_of
@@ -24,7 +25,8 @@ from veenv.agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAnd
 from veenv.agents.training.curriculum import Curriculum, FixedTasks, RandomPools
 from veenv.agents.training.loop import DivergedError, train
 from veenv.agents.training.played import AGENTS, Played, first_network, make_trainer
-from veenv.env import VertexEnv
+from veenv.agents.training.seeds import SideBySide
+from veenv.env import TaskDistribution, VertexEnv
 from veenv.orders.documents import as_path, file_name
 from veenv.tasks import Task
 
@@ -70,21 +72,28 @@ def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) ->
     Raises:
       ValueError: as `make_trainer`.
     """
-    env = None if played is None else played.tasks.env
-    network, ppo = _start_from(args, env, resumed=resumed)
-    make = partial(
-        make_trainer,
-        args.agent,
-        ppo,
-        args.search,
-        devices=args.scale.devices,
-        network=network,
-        loss=args.read("loss"),
-    )
-    if played is not None:
-        return FixedTasks(make(played.tasks), AGENTS[args.agent])
-    family, number = args.random.family, args.random.functions
-    return RandomPools(ppo, family, number, args.cost, partial(make, stay=False))
+    own, loss = args.read("network"), args.read("loss")
+
+    def make(tasks: TaskDistribution) -> Trainer:
+        network, ppo = _start_from(args, own, tasks.env, resumed=resumed)
+        return make_trainer(
+            args.agent,
+            ppo,
+            args.search,
+            tasks,
+            args.scale.devices,
+            network,
+            stay=played is not None,
+            loss=loss,
+        )
+
+    if played is None:
+        family, number = args.random.family, args.random.functions
+        return RandomPools(args.ppo, family, number, args.cost, make)
+    trainer, agent = make(played.tasks), AGENTS[args.agent]
+    if args.seeds == 1:
+        return FixedTasks(trainer, agent)
+    return SideBySide(trainer.beside(range(args.ppo.seed, args.ppo.seed + args.seeds)), agent)
 
 
 def check_options(args: TrainArgs) -> None:
@@ -98,24 +107,13 @@ def check_options(args: TrainArgs) -> None:
         (args.rank_by_time is not None, "--rank-by-time"),
         (args.report, "--report"),
     )
-    single = (
-        (args.scale.several, "several processes"),
-        (args.tensorboard, "--tensorboard"),
-        (args.wandb, "--wandb"),
-    )
     stays = (
-        (args.network is not None, "--network"),
         (args.seeds > 1, "--seeds"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
     )
-    goes_on = (
-        (args.resume is not None, "--resume"),
-        (args.folder is not None, "--folder"),
-        (args.init_from is not None, "--init-from"),
-    )
     for chosen, what, excluded in (
         (args.task == "random", "--task random", orders + stays),
-        (args.seeds > 1, "--seeds", orders + single + goes_on),
+        (args.seeds > 1, "--seeds", ((args.scale.several, "several processes"),)),
     ):
         for given, option in excluded:
             if chosen and given:
@@ -171,7 +169,9 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
     state = curriculum.init()
     best = curriculum.best if isinstance(curriculum, FixedTasks) else None
     shown = args.random if played is None else played.tasks
-    identity = identity_of(args.agent, args.cost, state.network, shown)
+    network = curriculum.networks(state.network)["weights"]
+    seeds = tuple(curriculum.each) if isinstance(curriculum, SideBySide) else ()
+    identity = identity_of(args.agent, args.cost, network, shown, seeds)
     chosen = None if played is None else played.tasks.chosen
     name = "+".join(identity["task"]) if chosen is None else chosen.name
     if args.folder is not None:
@@ -188,7 +188,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
             write_line(f"going on in {path} from {where}")
         folder.save_orders()
         # What was read from --init-from has decided the network.
-        size = {} if args.network is not None else architecture(state.network)
+        size = {} if args.network is not None else architecture(network)
         ppo = dataclasses.replace(args.ppo, **size)
         folder.write_settings(dataclasses.replace(args, ppo=ppo))
         steps = before.get("steps", curriculum.steps_until(state))
@@ -214,10 +214,10 @@ def open_trackers(
 
 
 def _start_from(
-    args: TrainArgs, env: VertexEnv | None, *, resumed: bool
+    args: TrainArgs, own: Any, env: VertexEnv, *, resumed: bool
 ) -> tuple[Network | None, PPOConfig]:
     """As `first_network`; weights of a run that is resumed are those of its checkpoint."""
-    network, ppo = first_network(args.read("network"), env, args.ppo)
+    network, ppo = first_network(own, env, args.ppo)
     if args.init_from is not None:
         ppo = dataclasses.replace(ppo, start_updates=0)
         if not resumed:

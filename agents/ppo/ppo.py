@@ -152,8 +152,9 @@ def make_loss(
 
     def loss(network: Network, parts: Sequence[Batch]) -> tuple[Array, Stats]:
         found: Any = of_steps(*reread(network, parts, config.window or 0), config, progress)
-        pair = isinstance(found, tuple) and len(found) == 2
-        number, stats = found if pair else (found, {})
+        number, stats = found, {}
+        if isinstance(found, tuple) and len(found) == 2:
+            number, stats = found
         shapes = [jnp.shape(x) for x in jax.tree.leaves((number, stats))]
         if not isinstance(stats, dict) or not shapes or any(shapes):
             raise TypeError(

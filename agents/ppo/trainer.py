@@ -70,6 +70,9 @@ class Agent:
     learned_share: float = 1.0
 
 
+SEEDED = TrainState(0, 0, 0, None, 0)  # pyright: ignore[reportArgumentType]  # axes, no arrays
+"""Where the axis of seeds is in a state; all of them have done as many train steps."""
+
 PPO = Agent(play_batch, make_loss, learned_share=0.25)
 
 
@@ -87,6 +90,7 @@ class Trainer:
       steps_per_update: environment steps that one train step plays, padding left out.
       known: with a window the orders that training starts from, one for each graph.
       placement: the devices that share the environments.
+      seeds: those that train side by side (`beside`); none of one alone.
 
     Examples:
       >>> import veenv
@@ -128,6 +132,7 @@ class Trainer:
         window = 0 if known is None else window_on(tasks.env.num_actions, config)
         config = dataclasses.replace(config, window=window)
         self.config, self.agent, self._network = config, agent, network
+        self.seeds: tuple[int, ...] = ()
         self.known = tuple(known) if window and known is not None else ()
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
@@ -182,6 +187,19 @@ class Trainer:
         other._lay_out(tasks)
         return other
 
+    def beside(self, seeds: Sequence[int]) -> Trainer:
+        """This trainer for several seeds in one program, each with one start.
+
+        Arrays of a state, but for the number of train steps, and of an update get a first axis over
+        them. Weights that are given are every seed's.
+        """
+        other = copy.copy(self)
+        other.seeds = tuple(seeds)
+        other.config = dataclasses.replace(self.config, start_updates=0)
+        step = jax.vmap(other._train_step, in_axes=(SEEDED, None, None), out_axes=(SEEDED, 0))
+        other._step = jax.jit(step)
+        return other
+
     def _first_network(self, key: PRNGKeyArray) -> Network:
         """The network that was given, or one with fresh parameters."""
         config = self.config
@@ -193,6 +211,8 @@ class Trainer:
 
     def init(self) -> TrainState:
         """The state before the first step; fresh parameters are decided by the seed."""
+        if self.seeds:
+            return self._first_states()
         config = self.config
         net_key, key = jax.random.split(jax.random.key(config.seed))
         network = self._first_network(net_key)
@@ -203,6 +223,19 @@ class Trainer:
         elif explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
+
+    def _first_states(self) -> TrainState:
+        """The states of all seeds before the first step."""
+        states = []
+        for seed in self.seeds:
+            other = copy.copy(self)
+            other.seeds, other.config = (), dataclasses.replace(self.config, seed=seed)
+            state = other.init()
+            if isinstance(state.network, OwnNetwork) and state.network.initial is not None:
+                state = other.renew(state)
+            states.append(state)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        return dataclasses.replace(stacked, num_updates=states[0].num_updates)
 
     def renew(self, state: TrainState) -> TrainState:
         """A state with fresh parameters; what else it holds stays, the best orders among it."""

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from veenv.agents.run.checkpoints import Checkpoints, Restored
 from veenv.agents.run.curve import plot_curve
 from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import Curriculum
 from veenv.agents.training.loop import TrainProgress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
@@ -140,20 +141,31 @@ class RunFolder:
         self._write_order(found[1], path)
         return path
 
-    def write_weights(self, network: Network) -> None:
+    def write_weights(self, network: Network, name: str = "weights") -> None:
         """Writes ``weights.eqx``, the network at the end of training."""
-        path = self.path / "weights.eqx"
+        path = self.path / f"{name}.eqx"
         self._attempt(path.name, lambda: save_weights(path, network))
 
-    def save_checkpoint(self, progress: TrainProgress, score: float) -> None:
-        """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
+    def checkpoint(self, progress: TrainProgress, curriculum: Curriculum) -> None:
+        """As `save_checkpoint`, of what is trained on."""
+        network = curriculum.networks(progress.state.network)["weights"]
+        self.save_checkpoint(progress, curriculum.score(progress.measured), network)
+
+    def save_checkpoint(
+        self, progress: TrainProgress, score: float, network: Network | None = None
+    ) -> None:
+        """Writes a checkpoint, and ``best.eqx`` where its score is the lowest.
+
+        The network in that is the only one of the state, if no other is given.
+        """
+        shown = progress.state.network if network is None else network
         run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
         run["best"] = {} if self.best is None else self.best.record()
         self._attempt("the metrics", self.metrics.flush)
 
         def write() -> None:
             if self.checkpoints.save(progress.update, progress.state, run, score):
-                save_weights(self.path / "best.eqx", progress.state.network)
+                save_weights(self.path / "best.eqx", shown)
 
         self._attempt("a checkpoint", write)
 
@@ -238,10 +250,16 @@ class RunFolder:
 
 
 def identity_of(
-    agent: str, cost: CostModel, network: Network, played: TaskDistribution | RandomConfig
+    agent: str,
+    cost: CostModel,
+    network: Network,
+    played: TaskDistribution | RandomConfig,
+    seeds: Sequence[int] = (),
 ) -> dict[str, Any]:
     """What a checkpoint must agree in with the run that goes on from it."""
-    shared = {"agent": agent, "cost model": cost, "network": architecture(network)}
+    shared: dict[str, Any] = {"agent": agent, "cost model": cost, "network": architecture(network)}
+    if seeds:
+        shared["list of seeds"] = list(map(str, seeds))
     if isinstance(played, RandomConfig):
         return {"task": ["random"], "family": dataclasses.asdict(played), **shared}
     prints = [fingerprint(graph)[:16] for graph in played.graphs]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from veenv.agents.config.ppo import LARGE, PPOConfig
+from veenv.agents.nn.own import Network
 from veenv.agents.ppo.trainer import Trainer, Update
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.training.best import BestOrders
@@ -60,6 +61,10 @@ class Curriculum(abc.ABC):
         """The state before the first round of another start; as `Trainer.renew`."""
         return next(iter(self.trainers.values())).renew(state)
 
+    def networks(self, network: Network) -> dict[str, Network]:
+        """The networks to write of that of a state, by the name of the file."""
+        return {"weights": network}
+
     @abc.abstractmethod
     def renew(self, rounds: int) -> bool:
         """Draws other tasks if it is time; whether no round before has played these."""
@@ -85,11 +90,11 @@ class FixedTasks(Curriculum):
       best: the best orders.
     """
 
-    def __init__(self, trainer: Trainer, agent: str = "PPO"):
+    def __init__(self, trainer: Trainer, agent: str = "PPO", best: BestOrders | None = None):
         """Starts from the orders that the trainer knows, or from a classical one of large tasks."""
         super().__init__({"tasks": trainer})
         self.start_updates = trainer.config.start_updates
-        self.tasks, self.best = trainer.tasks, BestOrders(trainer.tasks, agent)
+        self.tasks, self.best = trainer.tasks, best or BestOrders(trainer.tasks, agent)
         known: Sequence[Order | None] = trainer.known
         for order, name in zip(known, self.tasks.names, strict=False):
             if order is not None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
@@ -228,4 +229,5 @@ def train(
 
 def _is_lost(stats: Stats) -> bool:
     """Whether no minibatch of a train step had a finite gradient."""
-    return bool(stats.get("not_finite", 0.0) >= stats.get("minibatches", 1.0))
+    lost = np.asarray(stats.get("not_finite", 0.0)) >= stats.get("minibatches", 1.0)
+    return bool(lost.all())

@@ -117,7 +117,7 @@ class Played:
 
 
 def first_network(
-    network: Any, env: VertexEnv | None, config: PPOConfig
+    network: Any, env: VertexEnv, config: PPOConfig
 ) -> tuple[Network | None, PPOConfig]:
     """The network that training starts from, and the settings that go with it.
 
@@ -130,7 +130,6 @@ def first_network(
     if network is None:
         return None, config
     if not isinstance(network, Network):
-        assert env is not None, "random functions are played by a GraphNetwork"
         network = OwnNetwork.of(network, env, jax.random.key(config.seed))
         if network.initial is not None:
             return network, config

@@ -1,81 +1,110 @@
-"""Several seeds side by side: one compiled train step, one table."""
+"""Several seeds side by side: one compiled train step, one run folder, one table."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from veenv.agents.nn.own import OwnNetwork
-from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.ppo.updates import TrainState
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo.trainer import Trainer, Update
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import Limits
+from veenv.env import TaskDistribution
 
 
-@dataclasses.dataclass(frozen=True)
-class SeedsProgress:
-    """What is known after a round of train steps, one of each seed.
+class BestOfSeeds(BestOrders):
+    """The best orders of all seeds; its record has those of each, too."""
+
+    def __init__(self, tasks: TaskDistribution, agent: str, each: Mapping[int, BestOrders]):
+        """With those of each seed."""
+        super().__init__(tasks, agent)
+        self._each = each
+
+    def record(self) -> dict[str, Any]:
+        """The orders as JSON, for `merge`."""
+        found = super().record()
+        for seed, best in self._each.items():
+            found |= {_of_seed(name, seed): order for name, order in best.record().items()}
+        return found
+
+    def merge(self, record: Mapping[str, Any]) -> None:
+        """As `BestOrders.merge`, for each seed what is its own."""
+        super().merge(record)
+        for seed, best in self._each.items():
+            own = {name: record.get(_of_seed(name, seed)) for name in self.tasks.names}
+            best.merge({name: order for name, order in own.items() if order is not None})
+
+
+class SideBySide(FixedTasks):
+    """Tasks that several seeds play, each with one start (`Trainer.beside`).
 
     Attributes:
-      steps: environment steps of each seed so far.
-      seconds: since the start.
-      states: the train states, every leaf with a first axis over seeds.
-      measured: of each seed what `FixedTasks.measure` says.
+      each: what each seed has found.
     """
 
-    steps: int
-    seconds: float
-    states: TrainState
-    measured: tuple[dict[str, Any], ...]
+    def __init__(self, trainer: Trainer, agent: str = "PPO"):
+        """As `FixedTasks`, for every seed of the trainer."""
+        self.each = {seed: FixedTasks(trainer, agent) for seed in trainer.seeds}
+        best = {seed: one.best for seed, one in self.each.items()}
+        super().__init__(trainer, agent, BestOfSeeds(trainer.tasks, agent, best))
+        self._leading = 0
+
+    def settle(self, above: int = 0) -> None:
+        """As `FixedTasks.settle`, for every seed."""
+        for one in self.each.values():
+            one.settle(above)
+        super().settle(above)
+
+    def measure(self, updates: Mapping[str, Update], steps: int, *, unseen: bool) -> dict[str, Any]:
+        """Means over the seeds, the least costs, and under `seeds` what each of them says."""
+        found: dict[str, dict[str, Any]] = {}
+        for k, (seed, one) in enumerate(self.each.items()):
+            own = jax.tree.map(lambda x, k=k: x[k], updates["tasks"])
+            found[str(seed)] = one.measure({"tasks": own}, steps, unseen=unseen)
+            self.best.offer(np.asarray(own.min_cost), np.asarray(own.best_order), steps)
+        self._leading = int(np.argmin([self.score(seen) for seen in found.values()]))
+        names = self.tasks.names
+        return {
+            "mean_cost": _over(found, "mean_cost", np.mean),
+            "min_cost": _over(found, "min_cost", min),
+            "stats": _over(found, "stats", np.mean),
+            "best_cost": {name: self.best.cost(name) for name in names},
+            "seeds": found,
+        }
+
+    def score(self, measured: Mapping[str, Any]) -> float:
+        """As `FixedTasks.score`; that of the seed with the least."""
+        each = measured.get("seeds", {"": measured}).values()
+        return min(super(SideBySide, self).score(seen) for seen in each)
+
+    def networks(self, network: Network) -> dict[str, Network]:
+        """That of each seed; ``weights`` is that of the seed with the least score."""
+        each = [jax.tree.map(lambda x, k=k: x[k], network) for k in range(len(self.each))]
+        named = {f"weights-{seed}": one for seed, one in zip(self.each, each, strict=True)}
+        return {"weights": each[self._leading], **named}
+
+    def costs(self) -> dict[str, dict[str, int]]:
+        """What the best orders of each seed cost, by task."""
+        names = self.tasks.names
+        return {str(k): {n: one.best.cost(n) for n in names} for k, one in self.each.items()}
+
+    def table(self) -> str:
+        """As `seeds_table`."""
+        return seeds_table([one.best for one in self.each.values()], tuple(self.each))
 
 
-def first_states(trainer: Trainer, seeds: Sequence[int]) -> TrainState:
-    """The states before the first step, stacked; weights that are given are every seed's."""
-    states = []
-    for seed in seeds:
-        other = copy.copy(trainer)
-        other.config = dataclasses.replace(trainer.config, seed=seed)
-        state = other.init()
-        if isinstance(state.network, OwnNetwork) and state.network.initial is not None:
-            state = other.renew(state)
-        states.append(state)
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+def _of_seed(name: str, seed: int) -> str:
+    return f"{name}, seed {seed}"
 
 
-def train_side_by_side(
-    trainer: Trainer,
-    curricula: Sequence[FixedTasks],
-    seeds: Sequence[int],
-    time_limit: float | None,
-    started: float | None = None,
-) -> Iterator[SeedsProgress]:
-    """Trains every seed, each with one start and with a curriculum that keeps its orders.
-
-    Ends as `veenv.agents.training.loop.train`.
-    """
-    budget = Limits(trainer.config.steps, time_limit, started)
-    states, steps = first_states(trainer, seeds), 0
-    step = jax.jit(jax.vmap(trainer._train_step, in_axes=(0, None, None)))
-    pace, before = None, budget.elapsed()
-    while not budget.spent(steps, 0.0 if pace is None else before + pace):
-        over = np.float32(budget.fraction(steps, before))
-        states, found = step(states, over, trainer._params)
-        found, steps = jax.device_get(found), steps + trainer.steps_per_update
-        each = [jax.tree.map(lambda x, k=k: x[k], found) for k in range(len(seeds))]
-        measured = tuple(
-            curriculum.measure({"tasks": one}, steps, unseen=False)
-            for curriculum, one in zip(curricula, each, strict=True)
-        )
-        now = budget.elapsed()
-        pace, before = 0.0 if pace is None else now - before, now
-        yield SeedsProgress(steps, now, states, measured)
+def _over(found: Mapping[str, Mapping[str, Any]], field: str, of: Any) -> dict[str, Any]:
+    """A field of every seed as one, name by name."""
+    first = next(iter(found.values()))[field]
+    numbers = {name: of([seen[field][name] for seen in found.values()]) for name in first}
+    return {name: x if isinstance(x, int) else float(x) for name, x in numbers.items()}
 
 
 def seeds_table(best: Sequence[BestOrders], seeds: Sequence[int]) -> str:

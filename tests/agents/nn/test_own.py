@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 
 import equinox as eqx
 import jax
@@ -13,6 +14,8 @@ import pytest
 import veenv
 from tests.agents.conftest import SHARED
 from veenv import agents
+from veenv.agents.cli.session import run_training
+from veenv.agents.config.args import parse_training
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.env import TaskDistribution
 
@@ -138,3 +141,21 @@ def test_alphazero_takes_them(both):
 def test_what_is_no_network_is_refused(both, network, error, message):
     with pytest.raises(error, match=message):
         agents.train(both, SMALL, network=network)
+
+
+OWN = (init, apply)
+"""Two functions, as a command names them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arrays", ["0.0", "0.5"])
+def test_a_network_of_ones_own_learns_on_random_functions(tmp_path, arrays):
+    options = "--task random --num-envs 2 --steps 24 --functions 2 --max-inputs 2 --max-outputs 2"
+    args = [*options.split(), "--min-vertices", "5", "--max-vertices", "6", "--arrays", arrays]
+    args += ["--network", f"{__name__}:OWN", "--folder", str(tmp_path / "run")]
+    out = io.StringIO()
+    assert run_training(parse_training(args), out) == 0, out.getvalue()
+    weights = {"scores": jnp.zeros(8), "worth": jnp.zeros(8)}
+    read = agents.load_weights(tmp_path / "run", like=weights)
+    assert jax.tree.map(jnp.shape, read) == jax.tree.map(jnp.shape, weights)
+    assert "veenv-evaluate" not in out.getvalue()
