@@ -7,7 +7,6 @@ Economy 81 (1973) 637; in the form on the forward price (Black 1976); arXiv 2406
 import math
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from veenv.tasks.task import Scalar, Task
@@ -58,27 +57,22 @@ def black_scholes_jacobian(
     return jacve(call_price, "reverse", (0, 1, 2, 3, 4), pin=True)(S, K, r, sigma, T)
 
 
-def _point() -> tuple[np.ndarray, ...]:
-    return tuple(np.array(x) for x in (1.1, 1.0, 0.05, 0.3, 1.4))
-
-
+_POINT = (1.1, 1.0, 0.05, 0.3, 1.4)
 _SOURCE = "Black and Scholes 1973; Black 1976; arXiv 2406.05027"
 
 TASKS = (
-    Task(
-        name="BlackScholes",
-        fun=call_price,
-        example_args=_point,
-        argnums=(0, 1, 2, 3, 4),
-        description="Price of a European call, 5 scalars to 1.",
-        source=_SOURCE,
+    Task.at(
+        "BlackScholes",
+        call_price,
+        _POINT,
+        "Price of a European call, 5 scalars to 1.",
+        _SOURCE,
     ),
-    Task(
-        name="BlackScholes_Jacobian",
-        fun=black_scholes_jacobian,
-        example_args=_point,
-        argnums=(0, 1, 2, 3, 4),
-        description="First-order greeks of a European call by jacve: its Jacobian is second-order.",
-        source=_SOURCE,
+    Task.at(
+        "BlackScholes_Jacobian",
+        black_scholes_jacobian,
+        _POINT,
+        "First-order greeks of a European call by jacve: its Jacobian is second-order.",
+        _SOURCE,
     ),
 )

@@ -122,32 +122,25 @@ def double_pendulum_step(
 
 
 TASKS = (
-    Task(
-        name="Lorenz96_RK4",
-        fun=lorenz96_step,
-        example_args=lambda: (
-            np.random.default_rng(3).uniform(-3.0, 6.0, 40),
-            np.array(8.0),
-            np.array(0.05),
-        ),
-        argnums=(0, 1, 2),
-        description="One Runge-Kutta step of the Lorenz-96 model with 40 sites.",
-        source="Lorenz, ECMWF seminar on predictability, 1996",
+    Task.at(
+        "Lorenz96_RK4",
+        lorenz96_step,
+        (np.random.default_rng(3).uniform(-3.0, 6.0, 40), 8.0, 0.05),
+        "One Runge-Kutta step of the Lorenz-96 model with 40 sites.",
+        "Lorenz, ECMWF seminar on predictability, 1996",
     ),
-    Task(
-        name="VanDerPol_RK4",
-        fun=van_der_pol_step,
-        example_args=lambda: tuple(np.array(x) for x in (1.3, -0.7, 2.1, 0.1)),
-        argnums=(0, 1, 2, 3),
-        description="One Runge-Kutta step of the van der Pol oscillator, 4 to 2 scalars.",
-        source="van der Pol, Phil. Mag. 2 (1926) 978",
+    Task.at(
+        "VanDerPol_RK4",
+        van_der_pol_step,
+        (1.3, -0.7, 2.1, 0.1),
+        "One Runge-Kutta step of the van der Pol oscillator, 4 to 2 scalars.",
+        "van der Pol, Phil. Mag. 2 (1926) 978",
     ),
-    Task(
-        name="DoublePendulum_RK4",
-        fun=double_pendulum_step,
-        example_args=lambda: tuple(np.array(x) for x in (0.8, -0.5, 1.1, -0.9, 1.2, 0.7, 0.9, 1.4)),
-        argnums=tuple(range(8)),
-        description="One Runge-Kutta step of a double pendulum, 8 to 4 scalars.",
-        source="Goldstein, Classical Mechanics, ch. 1; Kutta 1901",
+    Task.at(
+        "DoublePendulum_RK4",
+        double_pendulum_step,
+        (0.8, -0.5, 1.1, -0.9, 1.2, 0.7, 0.9, 1.4),
+        "One Runge-Kutta step of a double pendulum, 8 to 4 scalars.",
+        "Goldstein, Classical Mechanics, ch. 1; Kutta 1901",
     ),
 )

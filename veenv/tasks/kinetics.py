@@ -138,23 +138,18 @@ def robertson(
 
 
 TASKS = (
-    Task(
-        name="Robertson",
-        fun=robertson,
-        example_args=lambda: tuple(np.array(x) for x in (0.7, 0.02, 0.28, 0.04, 300.0, 10.0)),
-        argnums=tuple(range(6)),
-        description="Source term of Robertson's reaction, 6 to 3 scalars.",
-        source="Robertson 1966",
+    Task.at(
+        "Robertson",
+        robertson,
+        (0.7, 0.02, 0.28, 0.04, 300.0, 10.0),
+        "Source term of Robertson's reaction, 6 to 3 scalars.",
+        "Robertson 1966",
     ),
-    Task(
-        name="HydrogenOxygen",
-        fun=hydrogen_oxygen,
-        example_args=lambda: (
-            np.array([1e-6, 1e-7, 5e-8, 5e-7, 1e-7, 8e-7, 2e-9, 1e-9, 4e-6]),
-            np.array(1500.0),
-        ),
-        argnums=(0, 1),
-        description="Production rates of hydrogen combustion, 9 species, 21 forward reactions.",
-        source="Li, Zhao, Kazakov, Dryer, Int. J. Chem. Kinet. 36 (2004) 566",
+    Task.at(
+        "HydrogenOxygen",
+        hydrogen_oxygen,
+        ([1e-6, 1e-7, 5e-8, 5e-7, 1e-7, 8e-7, 2e-9, 1e-9, 4e-6], 1500.0),
+        "Production rates of hydrogen combustion, 9 species, 21 forward reactions.",
+        "Li, Zhao, Kazakov, Dryer, Int. J. Chem. Kinet. 36 (2004) 566",
     ),
 )

@@ -6,7 +6,6 @@ the benchmark of Lohoff and Neftci, arXiv 2406.05027.
 """
 
 import jax.numpy as jnp
-import numpy as np
 
 from veenv.tasks.task import Scalar, Task
 
@@ -104,25 +103,19 @@ def propane_combustion(
     return f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11
 
 
-def _point(*values: float) -> tuple[np.ndarray, ...]:
-    return tuple(np.array(x) for x in values)
-
-
 TASKS = (
-    Task(
-        name="HumanHeartDipole",
-        fun=human_heart_dipole,
-        example_args=lambda: _point(0.3, 0.5, -0.2, 0.7, 1.1, -0.6, 0.4, 0.9),
-        argnums=tuple(range(8)),
-        description="Residuals of the human heart dipole problem, 8 to 8 scalars.",
-        source=_SOURCE.format("Human heart dipole"),
+    Task.at(
+        "HumanHeartDipole",
+        human_heart_dipole,
+        (0.3, 0.5, -0.2, 0.7, 1.1, -0.6, 0.4, 0.9),
+        "Residuals of the human heart dipole problem, 8 to 8 scalars.",
+        _SOURCE.format("Human heart dipole"),
     ),
-    Task(
-        name="PropaneCombustion",
-        fun=propane_combustion,
-        example_args=lambda: _point(0.5, 0.7, 0.9, 1.1, 0.4, 0.6, 0.8, 0.3, 1.2, 0.2, 2.0),
-        argnums=tuple(range(11)),
-        description="Residuals of the combustion of propane, 11 to 11 scalars.",
-        source=_SOURCE.format("Combustion of propane: full formulation"),
+    Task.at(
+        "PropaneCombustion",
+        propane_combustion,
+        (0.5, 0.7, 0.9, 1.1, 0.4, 0.6, 0.8, 0.3, 1.2, 0.2, 2.0),
+        "Residuals of the combustion of propane, 11 to 11 scalars.",
+        _SOURCE.format("Combustion of propane: full formulation"),
     ),
 )

@@ -6,7 +6,6 @@ J. Math. Phys. 8 (1967) 265; geometric units (G = c = 1).
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from veenv.tasks.task import Scalar, Task
 
@@ -52,27 +51,22 @@ def kerr_metric_jacobian(
     return jax.jacfwd(kerr_metric, (0, 1))(r, theta, mass, a)
 
 
-def _point() -> tuple[np.ndarray, ...]:
-    return tuple(np.array(x) for x in (3.2, 1.1, 1.0, 0.6))
-
-
+_POINT = (3.2, 1.1, 1.0, 0.6)
 _SOURCE = "Kerr 1963; Boyer and Lindquist 1967"
 
 TASKS = (
-    Task(
-        name="KerrMetric",
-        fun=kerr_metric,
-        example_args=_point,
-        argnums=(0, 1, 2, 3),
-        description="Metric of a rotating black hole in Boyer-Lindquist coordinates.",
-        source=_SOURCE,
+    Task.at(
+        "KerrMetric",
+        kerr_metric,
+        _POINT,
+        "Metric of a rotating black hole in Boyer-Lindquist coordinates.",
+        _SOURCE,
     ),
-    Task(
-        name="KerrMetric_Jacobian",
-        fun=kerr_metric_jacobian,
-        example_args=_point,
-        argnums=(0, 1, 2, 3),
-        description="The Jacobian function of KerrMetric (jax.jacfwd), to be differentiated again.",
-        source=_SOURCE,
+    Task.at(
+        "KerrMetric_Jacobian",
+        kerr_metric_jacobian,
+        _POINT,
+        "The Jacobian function of KerrMetric (jax.jacfwd), to be differentiated again.",
+        _SOURCE,
     ),
 )

@@ -5,9 +5,6 @@ Each family is one function of `veenv.tasks.hard` at about 100, 200, … 3,200 s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from veenv.tasks.bodies import chain_steps
@@ -20,18 +17,13 @@ MASSES = (2, 3, 7, 15, 31, 62)
 MEASUREMENTS = (2, 3, 5, 11, 22, 43)
 
 
-def _task(name: str, fun: Callable[..., Any], point: np.ndarray, *texts: str) -> Task:
-    numbers = tuple(np.array(float(x)) for x in point)
-    return Task(name, fun, lambda: numbers, tuple(range(len(numbers))), *texts)
-
-
 def _chain(vertices: int, masses: int) -> Task:
     """Masses on springs."""
     point = np.random.default_rng(masses).normal(0.0, 0.5, 2 * masses)
-    return _task(
+    return Task.at(
         f"SpringChain_{vertices}",
         chain_steps,
-        np.array([*point, 0.25, 0.7]),
+        (*point, 0.25, 0.7),
         f"Four leapfrog steps of a chain of {masses} nonlinear springs.",
         "Fermi, Pasta, Ulam, Los Alamos report LA-1940 (1955)",
     )
@@ -40,10 +32,10 @@ def _chain(vertices: int, masses: int) -> Task:
 def _smoother(vertices: int, seen: int) -> Task:
     """Measurements of a place."""
     place = np.linspace(0.1, 0.3 * seen, seen) + np.random.default_rng(seen).normal(0, 0.1, seen)
-    return _task(
+    return Task.at(
         f"Smoother_{vertices}",
         smoothed,
-        np.array([*place, 0.3, 0.2, 0.5, 0.05, 0.4]),
+        (*place, 0.3, 0.2, 0.5, 0.05, 0.4),
         f"Rauch-Tung-Striebel smoother of {seen} measurements.",
         "Rauch, Tung, Striebel, AIAA J. 3 (1965) 1445",
     )

@@ -5,7 +5,6 @@ benchmark by Lohoff and Neftci, arXiv 2406.05027.
 """
 
 import jax.numpy as jnp
-import numpy as np
 
 from veenv.tasks.task import Scalar, Task
 
@@ -64,12 +63,11 @@ def robot_arm_6dof(
 
 
 TASKS = (
-    Task(
-        name="RobotArm_6DOF",
-        fun=robot_arm_6dof,
-        example_args=lambda: tuple(np.array(x) for x in (0.3, -0.4, 0.5, 0.7, -0.6, 0.2)),
-        argnums=(0, 1, 2, 3, 4, 5),
-        description="Forward kinematics of a six-joint robot arm, 6 to 6 scalars.",
-        source="arXiv 2406.05027, appendix (6-DOF manipulator)",
+    Task.at(
+        "RobotArm_6DOF",
+        robot_arm_6dof,
+        (0.3, -0.4, 0.5, 0.7, -0.6, 0.2),
+        "Forward kinematics of a six-joint robot arm, 6 to 6 scalars.",
+        "arXiv 2406.05027, appendix (6-DOF manipulator)",
     ),
 )

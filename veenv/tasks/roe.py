@@ -13,7 +13,6 @@ order, because the order decides the computational graph.
 from typing import TypeAlias
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
@@ -173,22 +172,18 @@ def roe_flux_3d(
 
 
 TASKS = (
-    Task(
-        name="RoeFlux_1d",
-        fun=roe_flux_1d,
-        example_args=lambda: tuple(np.array(x) for x in (1.0, 3.0, 2.0, 0.8, 2.5, 1.7)),
-        argnums=(0, 1, 2, 3, 4, 5),
-        description="Roe flux of the one-dimensional Euler equations, 6 to 3 scalars.",
-        source=_SOURCE,
+    Task.at(
+        "RoeFlux_1d",
+        roe_flux_1d,
+        (1.0, 3.0, 2.0, 0.8, 2.5, 1.7),
+        "Roe flux of the one-dimensional Euler equations, 6 to 3 scalars.",
+        _SOURCE,
     ),
-    Task(
-        name="RoeFlux_3d",
-        fun=roe_flux_3d,
-        example_args=lambda: tuple(
-            np.array(x) for x in ([1.0], [3.0, 0.5, 0.4], [2.0], [0.8], [2.5, 0.6, 0.3], [1.7])
-        ),
-        argnums=(0, 1, 2, 3, 4, 5),
-        description="Roe flux of the three-dimensional Euler equations, vectors of size 1 and 3.",
-        source=_SOURCE,
+    Task.at(
+        "RoeFlux_3d",
+        roe_flux_3d,
+        ([1.0], [3.0, 0.5, 0.4], [2.0], [0.8], [2.5, 0.6, 0.3], [1.7]),
+        "Roe flux of the three-dimensional Euler equations, vectors of size 1 and 3.",
+        _SOURCE,
     ),
 )

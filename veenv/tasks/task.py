@@ -1,9 +1,10 @@
 """The record of one benchmark task: a function and a point at which to differentiate it."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Self, TypeAlias
 
+import numpy as np
 from jaxtyping import Array, Float
 
 Scalar: TypeAlias = Float[Array, ""]
@@ -22,6 +23,11 @@ class Task:
       argnums: arguments to differentiate, as in ``jax.jacrev``.
       description: one sentence.
       source: where the equations come from.
+
+    Examples:
+      >>> task = Task.at("product", lambda x, y: x * y, (2.0, [3.0, 4.0]), "", "")
+      >>> task.argnums, task.fun(*task.example_args()).tolist()
+      ((0, 1), [6.0, 8.0])
     """
 
     name: str
@@ -30,3 +36,12 @@ class Task:
     argnums: int | tuple[int, ...]
     description: str
     source: str
+
+    @classmethod
+    def at(
+        cls, name: str, fun: Callable[..., Any], point: Iterable[Any], description: str, source: str
+    ) -> Self:
+        """A task that is differentiated by all its arguments, numbers or arrays."""
+        values = tuple(point)
+        every = tuple(range(len(values)))
+        return cls(name, fun, lambda: tuple(map(np.array, values)), every, description, source)

@@ -6,7 +6,6 @@ rotation formula.
 """
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -57,23 +56,11 @@ def reprojection_residual(
 
 
 TASKS = (
-    Task(
-        name="Reprojection",
-        fun=reprojection_residual,
-        example_args=lambda: tuple(
-            np.array(x)
-            for x in (
-                [0.3, -0.2, 0.5],
-                [0.4, -0.3, -6.0],
-                4.0,
-                -0.12,
-                0.05,
-                [0.7, 1.1, -0.6],
-                [0.3, 0.8],
-            )
-        ),
-        argnums=tuple(range(7)),
-        description="Residual of one observation in bundle adjustment, an SE(3) camera.",
-        source="Agarwal et al., Bundle adjustment in the large, ECCV 2010",
+    Task.at(
+        "Reprojection",
+        reprojection_residual,
+        ([0.3, -0.2, 0.5], [0.4, -0.3, -6.0], 4.0, -0.12, 0.05, [0.7, 1.1, -0.6], [0.3, 0.8]),
+        "Residual of one observation in bundle adjustment, an SE(3) camera.",
+        "Agarwal et al., Bundle adjustment in the large, ECCV 2010",
     ),
 )
