@@ -48,7 +48,7 @@ from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
-from veenv.rules.base import equal_ones_once
+from veenv.rules.base import memoised
 from veenv.rules.complex import are_analytic
 
 P = ParamSpec("P")
@@ -365,7 +365,7 @@ class _Wanted:
 
         return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
 
-    @equal_ones_once()
+    @memoised()
     def forms(
         self,
         fun: Callable[..., Any],
@@ -507,14 +507,14 @@ def _in_parts(program: Program) -> Program:
 
 _MUCH = 1 << 17
 """Entries of a Jacobian from which on writing them takes longer than tracing it once more."""
-_THIN = 4
+THIN = 4
 """Places for each entry from which on a Jacobian is scattered into zeros."""
 
 
 def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
     """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
     some, every = entries_of(lin, inputs, ids)
-    return _THIN * some <= every
+    return THIN * some <= every
 
 
 def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
@@ -539,7 +539,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
     def count(inputs: Any) -> None:
         nonlocal stored
-        with equal_ones_once():
+        with memoised():
             _, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
             rows = all_blocks(lin, done.terms, Half(), sparse=True)
         several = (block for row in rows for block in row if isinstance(block, SparseTensor))

@@ -30,9 +30,6 @@ Axes = tuple[int | None, ...]
 _MOST_PLACES = 1 << 20
 """Most entries of an equation whose axes are looked for."""
 
-_BODIES = frozenset({"cond", "scan"})
-"""Loops and branches that can be written for one point: none whose test differs between points."""
-
 
 class _RefusedError(Exception):
     """An equation cannot be written for one point."""
@@ -63,7 +60,13 @@ def is_writable(equation: Any) -> bool:
     known = facts(primitive.name)
     if known.lengths is not None or primitive.name in ELEMENTWISE or known.form == "solve":
         return True
-    return (primitive.name in _BODIES and not equation.effects) or _is_ruled(equation)
+    return (_has_bodies(equation) and not equation.effects) or _is_ruled(equation)
+
+
+def _has_bodies(equation: Any) -> bool:
+    """Whether it is a branch, or a loop of known length: not one whose test differs by point."""
+    known = facts(equation.primitive.name)
+    return known.form == "loop" and known.both is True
 
 
 def _is_ruled(equation: Any) -> bool:
@@ -313,7 +316,7 @@ def ties(equation: Any) -> list[Tie]:
     sizes = [prod(a.shape) for a in (*ins, *outs)]
     if 0 in sizes or sum(sizes) > _MOST_PLACES:
         return []
-    if equation.primitive.name in _BODIES or _is_ruled(equation):
+    if _has_bodies(equation) or _is_ruled(equation):
         return _body_ties(equation)
     found = []
     for tie in ties_of(equation):

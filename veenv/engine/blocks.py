@@ -14,10 +14,10 @@ from veenv import _compat
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import dense
 from veenv.engine.indexing import Half
-from veenv.engine.moves import by_complex
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
+from veenv.engine.sparse.pattern import Numbers, collected
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
@@ -88,7 +88,7 @@ def block_of(
         terms = () if node is None else left.get((source, node), ())
     if isinstance(terms, (Indexed, Entries)):
         shapes = real_shape(out_aval, realify=lin.realify), out_shape, in_shape
-        terms = by_complex(terms, *shapes, dtype) if of_parts else terms
+        terms = _by_complex(terms, *shapes, dtype) if of_parts else terms
         return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
     if of_parts and node != source:
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
@@ -100,6 +100,34 @@ def block_of(
     if not terms:
         return jnp.zeros((*out_shape, *in_shape), dtype)
     return dense(terms, out_shape, in_shape, dtype)
+
+
+def _by_complex(
+    x: Matrix,
+    real_shape: Sequence[int],
+    out_shape: Sequence[int],
+    in_shape: Sequence[int],
+    dtype: Any,
+) -> Matrix:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
+
+    Those of the real part are taken of a complex result, which `real_shape` has as parts.
+    """
+    parts = 1 + (tuple(real_shape) != tuple(out_shape))
+    if isinstance(x, Indexed) and x.mask is None:
+        p = x.pattern
+        kept = np.flatnonzero(p.rows % parts == 0)
+        rows, cols = p.rows[kept] // parts, p.cols[kept]
+        pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
+        values = x.stored()[kept].astype(dtype) * jnp.asarray(np.where(cols % 2, -1j, 1), dtype)
+        return Indexed(pattern, Numbers(values).collected(collect), dtype)
+    x = as_computed(x)
+    factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
+    rows, cols = x.rows // parts, x.cols // 2  # no place, -1, stays none
+    if parts > 1:
+        taken = jnp.asarray(x.rows) % parts == 0
+        rows, cols = jnp.where(taken, rows, -1), jnp.where(taken, cols, -1)
+    return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
 
 
 def _parts(shape: Sequence[int], dtype: Any) -> Edge:

@@ -37,7 +37,7 @@ _MOST_IN_ALL = 1 << 28
 """Most elements of an operand squared: a step of more takes seconds, and so do as many entries."""
 
 _MOST_TURNS = 64
-"""Most turns after which a loop of unknown length is given up."""
+"""Most turns of a loop of unknown length: it may take seconds, and settle on everything."""
 
 _MOST_REPEATED = 1 << 14
 """Most turns of a loop that are gone through, each being as any other."""
@@ -69,12 +69,9 @@ def places_of(
 
     `known` gives values of the program's variables.
     """
-    looped = facts(equation.primitive.name).form == "loop"
-    return (
-        dependent_places(equation, *ways, known)
-        if looped
-        else operator_places(equation, ways, known)
-    )
+    if facts(equation.primitive.name).form == "loop":
+        return dependent_places(equation, *ways, known)
+    return operator_places(equation, ways, known)
 
 
 def dependent_places(

@@ -12,7 +12,7 @@ import jax
 
 from veenv import _compat
 from veenv._support import attempt
-from veenv.engine.api import entries_of, jacve
+from veenv.engine.api import THIN, entries_of, jacve
 from veenv.engine.candidates import (
     Bounds,
     has_infinite_partials,
@@ -39,7 +39,6 @@ from veenv.rules import walk
 from veenv.rules.table import facts
 
 _SHOWN = 5  # lines of the user's that are named, those of the most operations
-_FEW = 4  # places for each entry from which on they are called sparse, as `jacve` calls them
 
 
 class FormRow(NamedTuple):
@@ -363,7 +362,7 @@ def _advice(
     kernels = [row for row in rows if row.program == "kernel" and row.seconds is not None]
     some, every = entries
     written = sum(row.operations or 0 for row in kernels if row.taken)
-    sparse = _FEW * some <= every and every - some > written  # a kernel that writes mostly zeros
+    sparse = THIN * some <= every and every - some > written  # a kernel that writes mostly zeros
     if sparse:
         yield (
             f"{some:,} of {every:,} entries can be nonzero: sparse_representation=True computes "

@@ -28,7 +28,7 @@ from veenv.engine.dependence import places_of
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
 from veenv.engine.sparse import entries
-from veenv.engine.sparse.entries import MOST_ENTRIES, Entries, Indexed, Matrix
+from veenv.engine.sparse.entries import MOST_ENTRIES, Indexed, Matrix
 from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.engine.sums import num_entries
 from veenv.graph.equations import Equation
@@ -264,34 +264,6 @@ def _turned(
     return Indexed(pattern, Numbers(values).collected(collect), e.dtype)
 
 
-def by_complex(
-    x: Matrix,
-    real_shape: Sequence[int],
-    out_shape: Sequence[int],
-    in_shape: Sequence[int],
-    dtype: Any,
-) -> Matrix:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
-
-    Those of the real part are taken of a complex result, which `real_shape` has as parts.
-    """
-    parts = 1 + (tuple(real_shape) != tuple(out_shape))
-    if isinstance(x, Indexed) and x.mask is None:
-        p = x.pattern
-        kept = np.flatnonzero(p.rows % parts == 0)
-        rows, cols = p.rows[kept] // parts, p.cols[kept]
-        pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
-        values = x.stored()[kept].astype(dtype) * jnp.asarray(np.where(cols % 2, -1j, 1), dtype)
-        return Indexed(pattern, Numbers(values).collected(collect), dtype)
-    x = entries.as_computed(x)
-    factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
-    rows, cols = x.rows // parts, x.cols // 2  # no place, -1, stays none
-    if parts > 1:
-        taken = jnp.asarray(x.rows) % parts == 0
-        rows, cols = jnp.where(taken, rows, -1), jnp.where(taken, cols, -1)
-    return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
-
-
 _MOST_STORED = 1 << 18
 """Most entries of a partial of which some are taken."""
 
@@ -426,7 +398,7 @@ def supported(
 
 
 def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
-    """An operator in fewer than so many passes, each of columns, or rows, of which no two meet."""
+    """An operator in fewer than so many passes, one for each colour of columns or rows."""
     s, link = e.structure, e.link
     whole = len(s.link_out) == len(s.out_shape) and len(s.link_in) == len(s.in_shape)
     if link is None or not (whole and s.unit) or e.mask is not None or not pattern.nse:

@@ -65,7 +65,7 @@ def anywhere(
     return _at_own_width(on_any_mesh, fun, argnums, has_aux)
 
 
-class _WideError(Exception):
+class _CanonicalDtypeError(Exception):
     """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
 
 
@@ -105,7 +105,7 @@ def check_types(
             )
     kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
     if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
-        raise _WideError
+        raise _CanonicalDtypeError
 
 
 def _places(arguments: dict[int, Any]) -> list[str]:
@@ -154,7 +154,7 @@ def _at_own_width(
         normalise_argnums(argnums, len(args), kwargs)
         try:
             return _shown(plain(*args, **kwargs))
-        except _WideError:
+        except _CanonicalDtypeError:
             own = set(normalise_argnums(argnums, len(args)))
             given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
             others = jax.tree.map(_array, kwargs)

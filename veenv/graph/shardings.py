@@ -152,8 +152,9 @@ class _Loosened:
         places_only = facts(name).form == "same" and "new_dtype" not in params
         if places_only and any(map(_is_place, jax.tree.leaves(params))):
             return operands
-        if name in ("jit", "pjit"):
-            return self._results(params["jaxpr"], [*params["jaxpr"].consts, *operands])
+        body = _compat.inlinable_body(name, params)
+        if body is not None:
+            return self._results(body, [*getattr(body, "consts", ()), *operands])
         with source_info_util.user_context(equation.source_info.traceback):
             if _compat.own_rule(equation.primitive, params) and _compat.call_body(name, params):
                 return self._ruled(equation)(*operands)

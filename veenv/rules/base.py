@@ -233,7 +233,7 @@ _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", 
 
 
 @contextmanager
-def equal_ones_once() -> Iterator[None]:
+def memoised() -> Iterator[None]:
     """Has functions of equal equations traced once, as long as one trace lasts."""
     token = _known.set({})
     try:

@@ -18,8 +18,8 @@ from veenv.rules.table import facts
 Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
 
-_MOST = 1 << 18
-"""Most entries of an operator that is evaluated for its places to be kept."""
+_MOST = 1 << 20
+"""Most entries of a partial that are listed."""
 
 
 def operator_places(
@@ -87,10 +87,6 @@ def _updates(
     return None if rows is None else (rows.reshape(-1), np.arange(rows.size))
 
 
-_MOST_LISTED = 1 << 20
-"""Most entries of a triangle's partial that are listed."""
-
-
 def _triangular_solve(equation: Any, operand: int) -> Places | None:
     """Of a solution X, where op(A) X = B or X op(A) = B, by A (operand 0) or B (1).
 
@@ -102,7 +98,7 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
     inverse = np.tri(k, dtype=bool)
     inverse = inverse.T if params["lower"] == transposed else inverse
     x = numbered((n, m))
-    if k**3 * x.size // k * prod(batch) > _MOST_LISTED:
+    if k**3 * x.size // k * prod(batch) > _MOST:
         return None
     if operand == 1:
         met = inverse if left else inverse.T
@@ -126,7 +122,7 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
 def _cholesky(equation: Any, operand: int) -> Places | None:
     """Of the lower factor by the matrix: L[i, j] has rows i and up to j of the columns up to j."""
     *batch, n, _ = equation.in_avals[0].shape
-    if n**4 // 4 * prod(batch) > _MOST_LISTED:
+    if n**4 // 4 * prod(batch) > _MOST:
         return None
     matrix = numbered((n, n))
     i, j, p, q = np.ogrid[:n, :n, :n, :n]
@@ -140,7 +136,7 @@ def _lu(equation: Any, operand: int) -> Places | None:
     A column of L has what is in the columns up to its own; U[i, j] in those before i, and in j.
     """
     *batch, n, m = equation.in_avals[0].shape
-    if (n * m) ** 2 * prod(batch) > _MOST_LISTED:
+    if (n * m) ** 2 * prod(batch) > _MOST:
         return None
     matrix = numbered((n, m))
     i, j, q = np.ogrid[:n, :m, :m]
@@ -166,7 +162,7 @@ _TRIANGLES: dict[str, Callable[[Any, int], Places | None]] = {
 }
 
 
-_MOST_TAPS = 256
+_MOST_TAPS = 256  # of a kernel, each of which has entries of its own
 
 
 def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
