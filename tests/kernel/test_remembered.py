@@ -156,6 +156,32 @@ def test_what_another_process_made(case, remembers):
     ]
 
 
+def step(x, table):
+    """A step of Newton's method by a large table, with a Jacobian inside."""
+    fun = lambda x: jnp.tanh(table[:4, :4] @ x) + x  # noqa: E731
+    return x - jnp.linalg.solve(jax.jacfwd(fun)(x), fun(x)), x
+
+
+FUSED = {
+    "fuse": lambda: veenv.fuse(step),
+    "table": lambda: veenv.fuse(lambda x, _: TABLE.sum(0) * x),
+    "kernel": lambda: veenv.jacve(step, kernel="fused"),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_kernel_that_another_process_was_asked_for(name, monkeypatch):
+    x, table = np.linspace(0.1, 1, 24, dtype=np.float32).reshape(6, 4), TABLE[:8]
+
+    def run():
+        return jax.jit(jax.vmap(FUSED[name](), (0, None)))(x, table)
+
+    first = run()
+    another_process()
+    monkeypatch.setattr(unrolling, "_program", lambda *a, **k: pytest.fail("unrolled"))
+    assert_same(run(), first, 0)
+
+
 def scaled(by):
     return lambda x: jnp.sin(x * by) * x[0]
 

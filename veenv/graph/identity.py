@@ -46,6 +46,14 @@ def text_of(program: Program, given: Sequence[Any]) -> str | None:
         return None
 
 
+def text_of_jaxpr(closed: Any) -> str | None:
+    """The text of a closed jaxpr, likewise."""
+    try:
+        return _Text().value(closed)
+    except _UndescribedError:
+        return None
+
+
 class _Text:
     """What programs are described with: equal objects are once."""
 

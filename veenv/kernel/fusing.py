@@ -18,6 +18,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv._support import attempt, setting
+from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
@@ -85,6 +86,21 @@ class Traced:
         largest = _largest.get()
         size = largest if largest < MAX_OPERATIONS else inf
         return unroll(self.carried.closed, min(limit, largest), size)
+
+    def remembered(self) -> ScalarProgram | Finished:
+        """The same without a limit, or what another process has left of it on disk."""
+        cached = _compat.compilation_cache()[1] and jax.default_backend() == "cpu"
+        text = text_of_jaxpr(self.closed) if cached and not are_limited() else None
+        if text is None:
+            return self.program()
+        from veenv.kernel.cpu import finished  # it loads llvmlite
+
+        name = f"fused {getattr(jax.config, 'values', {})} {text}"
+        found = finished.find(name)
+        if found is None:
+            found = self.program()
+            finished.keep(name, found, ())
+        return found
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
@@ -260,7 +276,7 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     operands = [_without_key(leaves[k]) for k in dynamic]
     made = replace(made, operands=(*operands, *made.lifted))
     try:
-        program = made.program()
+        program = made.remembered()
     except CannotFuseError as error:
         raise error.at(_place(fun)) from None
     return run_kernel(made, program, again=_again)
@@ -283,7 +299,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
         tree = jax.tree.structure((tuple(leaves), {}))
         traced = trace_leaves(fun, leaves, tree, range(len(leaves)))
         try:
-            program = attempt(traced.program, lambda: None)
+            program = attempt(traced.remembered, lambda: None)
         except CannotFuseError:
             return None
         if program is None:
@@ -314,7 +330,7 @@ def as_kernel(
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
         try:
-            program = traced.program()
+            program = traced.remembered()
         except CannotFuseError as error:
             line = source(error.primitive, args, kwargs) if error.primitive else ""
             raise CannotFuseError(error.reason, error.primitive, line or error.source) from None
