@@ -37,35 +37,39 @@ def opened(program: Program) -> Program:
       >>> [e.primitive.name for e in opened(program).equations]
       ['sin']
     """
-    found = _Opened(program)
-    outputs = *program.outputs, *(program.aux[0] if program.aux else ())
-    equations = walk.needed(found.equations, map(found.read, outputs))
-    return _lifted(_renamed(program, equations, found.avals, found.read))
+    return _Opened(program).done()
 
 
-class _Opened:
-    """The equations of a program, with what they are written as in their place."""
+class Rewriting:
+    """A program written anew, equation by equation."""
 
     def __init__(self, program: Program):
+        self._program = program
         self._known = Known(replace(program, equations=()))
-        self.avals = list(program.avals)
-        self.equations: list[Equation] = []
+        self._avals = list(program.avals)
+        self._equations: list[Equation] = []
         self._alias: dict[Var, Atom] = {}
-        for e in program.equations:
-            self._add(e)
 
     def read(self, atom: Atom) -> Atom:
         """What a variable is now."""
         return self._alias.get(atom, atom) if isinstance(atom, int) else atom
 
-    def _add(self, e: Equation) -> None:
+    def rewrite(self, e: Equation) -> Sequence[Atom] | None:
+        """What is in place of the results of an equation; None where it stays."""
+        raise NotImplementedError
+
+    def put(self, e: Equation) -> None:
+        """Adds an equation, or what it is written as."""
         e = replace(e, inputs=tuple(map(self.read, e.inputs)))
-        found = _at_once(e) or _by_rows(e, self._known)
+        found = self.rewrite(e)
         if found is None:
-            self.equations.append(e)
+            self._equations.append(e)
             self._known.add(e)
             return
-        body, given = found
+        self._alias.update((v, a) for v, a in zip(e.outputs, found, strict=True) if v is not None)
+
+    def inline(self, body: Program, given: Sequence[Atom], source: str) -> list[Atom]:
+        """Adds the equations of another program at some arguments; its results."""
         known: dict[Var, Atom] = dict(enumerate(given))
         known.update(enumerate(map(Literal, body.constants), len(given)))
 
@@ -76,14 +80,28 @@ class _Opened:
             inputs = tuple(map(read, own.inputs))
             for v in own.outputs:
                 if v is not None:
-                    known[v] = len(self.avals)
-                    self.avals.append(body.avals[v])
+                    known[v] = len(self._avals)
+                    self._avals.append(body.avals[v])
             outputs = tuple(None if v is None else known[v] for v in own.outputs)
-            source = own.source or e.source
-            self._add(replace(own, inputs=inputs, outputs=outputs, source=source))  # pyright: ignore[reportArgumentType]
-        for v, out in zip(e.outputs, body.outputs, strict=True):
-            if v is not None:
-                self._alias[v] = read(out)
+            self.put(replace(own, inputs=inputs, outputs=outputs, source=own.source or source))  # pyright: ignore[reportArgumentType]
+        return [read(out) for out in body.outputs]
+
+    def done(self) -> Program:
+        """The program, without what is not needed, with arrays as constants."""
+        program = self._program
+        for e in program.equations:
+            self.put(e)
+        outputs = *program.outputs, *(program.aux[0] if program.aux else ())
+        equations = walk.needed(self._equations, map(self.read, outputs))
+        return _lifted(_renamed(program, equations, self._avals, self.read))
+
+
+class _Opened(Rewriting):
+    """Loops that carry nothing are all their turns; rows by their own numbers are batches."""
+
+    def rewrite(self, e: Equation) -> Sequence[Atom] | None:
+        found = _at_once(e) or _by_rows(e, self._known)
+        return found and self.inline(*found, e.source)
 
 
 def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:

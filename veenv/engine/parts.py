@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ from veenv.engine.at_point import (
     shrunk,
     ties,
 )
+from veenv.engine.carried import taken_earlier
 from veenv.engine.known import Known
 from veenv.engine.mapped import opened
 from veenv.engine.points import Jacobian, Points, Run
@@ -53,8 +54,8 @@ class _Search:
     """Looks for parts of a program."""
 
     def __init__(self, program: Program):
-        self._program = program
-        self._known = Known(program)
+        self.program = program
+        self.known = Known(program)
         self._moved = walk.dependent(program.equations, range(program.num_inputs))
         self._left = [
             k for k, e in enumerate(program.equations)
@@ -83,17 +84,31 @@ class _Search:
         return found
 
     def _class_of(self, k: int, tie: Tie) -> Any:
-        outs = [v for v in self._program.equations[k].outputs if v is not None]
+        outs = [v for v in self.program.equations[k].outputs if v is not None]
         return self._classes((outs[0], tie.out)) if outs else None
 
     def _in(self, k: int, chosen: Sequence[Any]) -> Line | None:
         """The equation by its ties of some classes; None if it has not one of each."""
-        e = self._program.equations[k]
+        e = self.program.equations[k]
         own = [[t for t in self._ties[k] if self._class_of(k, t) == one] for one in chosen]
         if any(len(some) != 1 for some in own):
             return None
         ins = tuple(tuple(t.ins[i] for (t,) in own) for i in range(len(e.inputs)))
         return Line(e, tuple(t.out for (t,) in own), ins)
+
+    def line(self, k: int, along: tuple[int, int]) -> Line | None:
+        """An equation by its axes that go with one of a variable."""
+        return self._in(k, [self._classes(along)]) if k in self._ties else None
+
+    def longest(self, v: int) -> int | None:
+        """The axis of a variable along which most is done; None if nothing is."""
+        axes = range(len(self.program.avals[v].shape))
+        counts = [self._every_count[self._classes((v, j))] for j in axes]
+        return int(np.argmax(counts)) if any(counts) else None
+
+    @cached_property
+    def _every_count(self) -> Counter[Any]:
+        return self._counts(self._left)
 
     def parts(self) -> list[Points]:
         """The parts; of those that make masks the ones that no infinity can meet behind them."""
@@ -101,7 +116,7 @@ class _Search:
 
     def _meets_infinity(self, part: Points) -> bool:
         """Whether the partial of an equation may be infinite that needs results of a part."""
-        equations = self._program.equations
+        equations = self.program.equations
         inside = {id(line.equation) for line in part.lines}
         found = walk.dependent(equations, (part.results[k][0] for k in part.smooth))
         return any(
@@ -130,7 +145,7 @@ class _Search:
         return found
 
     def _length(self, k: int) -> int:
-        return 1 + sum(1 for _ in walk.inside(self._program.equations[k].params))
+        return 1 + sum(1 for _ in walk.inside(self.program.equations[k].params))
 
     def _of(self, chosen: list[Any]) -> list[tuple[list[int], Points]]:
         """The parts along axes of some classes; what is too much is tried with one axis more."""
@@ -139,7 +154,7 @@ class _Search:
         for numbers in self._stages(lines):
             if sum(map(self._length, numbers)) < _FEWEST:
                 continue
-            part = self._part([lines[k] for k in numbers])
+            part = self.part([lines[k] for k in numbers])
             if part is None:
                 continue
             if part.work <= _MOST_WORK:
@@ -158,7 +173,7 @@ class _Search:
         made: dict[int, int] = {}
         level: dict[int, int] = {}
         stages: dict[int, list[int]] = {}
-        for k, e in enumerate(self._program.equations):
+        for k, e in enumerate(self.program.equations):
             own = [a for a in e.inputs if isinstance(a, int)]
             inside = k in lines
             here = max(
@@ -171,9 +186,9 @@ class _Search:
                 stages.setdefault(here, []).append(k)
         return [*stages.values()]
 
-    def _part(self, lines: Sequence[Line]) -> Points | None:
+    def part(self, lines: Sequence[Line]) -> Points | None:
         """A part of these equations; None where it cannot be one."""
-        program = self._program
+        program = self.program
         own: dict[int, Axes] = {}
         operands: dict[int, Axes] = {}
         for line in lines:
@@ -192,7 +207,7 @@ class _Search:
         smooth = tuple(k for k, (v, _) in enumerate(results) if v in floats)
         places = {a for line in lines for a in indices(line.equation)}
         moves = places & self._moved and not any(_makes_pivots(line.equation) for line in lines)
-        if moves or any(self._known(v) is None for v in places - self._moved):
+        if moves or any(self.known(v) is None for v in places - self._moved):
             return None  # entries at places that are computed are fewer than blocks have
         if not moved or not smooth or len({avals[v].dtype for v in floats if v in own}) > 1:
             return None
@@ -206,7 +221,7 @@ class _Search:
         if any(run is None for run in runs):
             return None
         lines = [line._replace(run=run) for line, run in zip(lines, runs, strict=True)]
-        part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self._known)
+        part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self.known)
         return part if sum(part.counts) <= _MOST_INPUTS else None
 
 
@@ -232,7 +247,10 @@ def _is_finite(e: Equation) -> bool:
 def with_points(program: Program, jacobian: Jacobian) -> Program:
     """The program with its parts as one equation each."""
     found = opened(program)
-    parts = _Search(found).parts()
+    search = _Search(found)
+    while (more := taken_earlier(search)) is not None:
+        search = _Search(found := more)
+    parts = search.parts()
     return reduce(partial(_replaced, jacobian), parts, found) if parts else program
 
 

@@ -101,6 +101,16 @@ def kernel_counts(program: ScalarProgram) -> np.ndarray:
     return found
 
 
+def in_kernel(operations: float) -> float:
+    """Microseconds that operations of one kernel are predicted to take."""
+    return _PACKED * MICROSECONDS["simple"] * operations
+
+
+def of_entries(products: float) -> float:
+    """Microseconds of products of entries that are gathered first."""
+    return (_MOVED * MICROSECONDS["stored"] + MICROSECONDS["flop"]) * products
+
+
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
     """Predicted seconds of one kernel at a batch; fewer points than a vector holds take as long."""
     return seconds(kernel_counts(program), max(batch, _LANES))
