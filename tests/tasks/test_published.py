@@ -1,5 +1,8 @@
 """The published tasks: values, Jacobians, graphs and classical counts of the reference files."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +12,8 @@ from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_graph import Elimination, scalar_graph
 from tests.sampling import spared
 from veenv import tasks
+from veenv.env.factory import task_graph
+from veenv.orders.shipped import best_for
 
 SCALAR = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 PUBLISHED = [*SCALAR, "RoeFlux_3d", "MLP", "Encoder"]
@@ -87,3 +92,18 @@ def test_the_eliminator_on_a_graph_counted_by_hand():
     edges = {(0, 2), (1, 2), (2, 3), (3, 4)}
     assert Elimination(edges, [2, 3]).forward() == 4
     assert Elimination(edges, [2, 3]).reverse() == 3
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_table_of_published_orders_has_what_is_counted_here(name):
+    page = (Path(__file__).parents[2] / "docs/tasks.md").read_text(encoding="utf-8").splitlines()
+    [at] = [k for k, line in enumerate(page) if line.startswith(f"| {name} | published ")]
+    here = [int(x.replace(",", "")) for x in re.findall(r" ([\d,]*\d)[ ,]", page[at + 1])]
+    graph = task_graph(name)
+    best = best_for(graph).ids_for(graph)
+    orders = (graph.forward(), graph.reverse(), graph.markowitz(), best)
+    assert [graph.cost(order) for order in orders] == here
+    if name in SCALAR:
+        published = [int(x) for x in re.findall(r" (\d+) ", page[at])]
+        assert published[:3] == here[:3]
+        assert here[3] <= min(published[3:])
