@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from math import inf
 from typing import Any, NamedTuple
 
@@ -233,17 +234,12 @@ class _Made:
             made.program = traced.automatic(limit)
         except CannotFuseError as error:
             made.error = error
-            if pinned and "cannot be fused" not in error.reason:
-                made._ask()
+        if made.error and pinned and "cannot be fused" not in made.error.reason:
+            try:
+                made.asked = traced.program() is not None
+            except CannotFuseError as error:
+                made.error = error
         return made
-
-    def _ask(self) -> None:
-        try:
-            self.traced.program()
-        except CannotFuseError as error:
-            self.error = error
-        else:
-            self.asked = True
 
 
 def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation:
@@ -270,9 +266,8 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
     advice = _advice(rows, made, lines, entries, batch)
     return Explanation(
-        asked.name, batch, tuple(_passed(rows, made)), tuple(lines.counts.most_common()),
-        tuple(advice),
-    )  # fmt: skip
+        asked.name, batch, _passed(rows), tuple(lines.counts.most_common()), tuple(advice)
+    )
 
 
 def _limit(traced: Traced) -> int:
@@ -324,26 +319,21 @@ def _rows(made: _Made, kernel: Kernel, form: Form | None, batch: int) -> Iterato
     """The form for XLA, and as a kernel if it is considered."""
     closed, program, error = made.traced.closed, made.program, made.error
     taken = form is not None and form.closed is closed
-    yield FormRow(made.name, "XLA", made.xla.seconds(batch), None, "", taken)
+    why = made.unoffered or "it is not looked at where another form is fast enough"
+    yield FormRow(made.name, "XLA", made.xla.seconds(batch), None, "", taken, why)
     if made.unoffered:
         return
     seconds = None if program is None else kernel_seconds(program, batch)
     refused = "" if error is None else _reason(error)
     taken = form is None and kernel.traced is made.traced
-    yield FormRow(made.name, "kernel", seconds, program and program.size, refused, taken)
+    why = "one form becomes a kernel: that of fewest counted operations, if it is short"
+    yield FormRow(made.name, "kernel", seconds, program and program.size, refused, taken, why)
 
 
-def _passed(rows: Sequence[FormRow], made: Sequence[_Made]) -> Iterator[FormRow]:
-    """The rows, with the reason for those that are faster than what is taken."""
-    unoffered = {one.name: one.unoffered for one in made}
+def _passed(rows: Sequence[FormRow]) -> tuple[FormRow, ...]:
+    """The rows, with a reason only where they are faster than what is taken."""
     taken = next((k for k, row in enumerate(rows) if row.taken), 0)
-    for row in rows[:taken]:
-        if row.program == "kernel":
-            why = "one form becomes a kernel: that of fewest counted operations, if it is short"
-        else:
-            why = unoffered[row.form] or "it is not looked at where another form is fast enough"
-        yield row._replace(passed=why)
-    yield from rows[taken:]
+    return *rows[:taken], *(row._replace(passed="") for row in rows[taken:])
 
 
 def _reason(error: CannotFuseError) -> str:
@@ -445,7 +435,7 @@ class _Lines:
             if depends.isdisjoint(walk.operands(equation)):
                 continue
             here = _compat.source_line(equation) or line
-            flags = [not walk.is_literal(v) and v in depends for v in equation.invars]
+            flags = [_is_in(v, depends) for v in equation.invars]
             called, loop = called_by(equation), walk.loop_of(equation)
             if called is not None:
                 self._enter(called[0], [flags[k] for k in called[1]], here, times)
@@ -455,35 +445,33 @@ class _Lines:
                 for body in _compat.bodies(equation.params):
                     self._enter(body, [True] * len(body.invars), here, times)
             found = 0 if called is not None else times * unrolled(equation)
-            matrix = facts(equation.primitive.name).form == "matrix"
-            kind = "matrix" if matrix else "loop" if times > 1 else ""
             if found:
+                matrix = facts(equation.primitive.name).form == "matrix"
+                kind = "matrix" if matrix else "loop" if times > 1 else ""
                 self.counts[here or "what JAX adds"] += found
                 self.kinds[here or "what JAX adds", kind] += found
 
     def _enter(self, body: Any, flags: Sequence[bool], line: str, times: int) -> None:
-        variables = _compat.open_jaxpr(body).invars
-        given = [v for v, flag in zip(variables, flags, strict=False) if flag]
-        self.add(_compat.open_jaxpr(body), given, line, times)
+        opened = _compat.open_jaxpr(body)
+        self.add(opened, compress(opened.invars, flags), line, times)
 
 
 def _settled(loop: walk.Loop, flags: Sequence[bool]) -> list[bool]:
     """Which variables of a step depend on what those do that the loop starts with."""
     body, (_, start, end) = _compat.open_jaxpr(loop.body), loop.ends
-    found = list(flags)
-    while True:
-        depends = walk.dependent(body, [v for v, f in zip(body.invars, found, strict=True) if f])
-        outs = body.outvars[: end - start]
-        pairs = zip(found[start:end], outs, strict=True)
-        carried = [flag or (not walk.is_literal(v) and v in depends) for flag, v in pairs]
-        if carried == found[start:end]:
-            return found
-        found[start:end] = carried
+    depends = walk.dependent(body, compress(body.invars, flags))
+    carried = zip(flags[start:end], body.outvars, strict=False)
+    after = [flag or _is_in(v, depends) for flag, v in carried]
+    found = [*flags[:start], *after, *flags[end:]]
+    return found if found == flags else _settled(loop, found)
+
+
+def _is_in(atom: Any, variables: Container[Any]) -> bool:
+    return not walk.is_literal(atom) and atom in variables
 
 
 def _lines(asked: _Asked) -> _Lines:
     """The operations of a function by line."""
-    found = _Lines()
-    closed = asked.traced(asked.value).closed
+    found, closed = _Lines(), asked.traced(asked.value).closed
     found.add(closed, _compat.open_jaxpr(closed).invars, "", 1)
     return found
