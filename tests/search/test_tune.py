@@ -16,7 +16,7 @@ from veenv import Jacobian, make_graph, tune
 from veenv.kernel.fusing import kernels_within
 from veenv.kernel.program import CannotFuseError
 from veenv.orders.order import fingerprint
-from veenv.search.tuning import records, work
+from veenv.search.tuning import contest, records, work
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
 from veenv.search.tuning.records import Record, Result
 from veenv.search.tuning.work import Point, shapes_of
@@ -475,3 +475,42 @@ def test_a_limit_of_kernels_holds_where_it_is_set():
 def test_the_mode_of_fewer_passes_is_first(inputs, outputs, first):
     # It is also what a call gets whose time is up before anything is timed.
     assert own_modes(inputs, outputs)[0].mode == f"jac{first}"
+
+
+def newton(x, a, jacobian=veenv.jacve):
+    """A step with a Jacobian and a solve inside."""
+    fun = lambda x: jnp.tanh(x) * a["scale"] + x**3  # noqa: E731
+    return x - jnp.linalg.solve(jacobian(fun)(x), fun(x))
+
+
+def by_itself(x, a):
+    return newton(x, a)
+
+
+STEPS = {
+    newton: ["the step with jax.jacrev", "the step with jax.jacfwd", "the step with jacve",
+             "fuse with jacve", "fuse with jax.jacfwd", "fuse with jax.jacrev"],
+    by_itself: ["the step", "fuse"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_whole_step(step, tmp_path, monkeypatch, x64):
+    monkeypatch.setenv("VEENV_CACHE_DIR", str(tmp_path))
+    x, a = jnp.array([0.3, 0.5]), {"scale": jnp.array([1.0, 2.0])}
+    options = {"argnums": None, "batch": 64, "in_axes": (0, {"scale": None}), "budget": "60s"}
+    monkeypatch.setattr(contest, "MOST_ROUNDS", 4)
+    tuned = veenv.tune(step, x, a, **options)
+    assert [r.form.label for r in tuned.record.results] == STEPS[step]
+    assert all(r.median for r in tuned.record.results)
+    assert tuned.record.faster_mode.label in STEPS[step][:2]
+    assert repr(tuned).startswith(f"<{step.__name__}: {tuned.form}, ")
+    points = jnp.stack([x, 2 * x, 3 * x])
+    expected = jax.vmap(newton, (0, None))(points, a)
+    assert_same(jax.vmap(tuned, (0, None))(points, a), expected)
+    again = veenv.tune(step, x, a, **options)
+    assert again.record == tuned.record
+    again.save(tmp_path / "step.json")
+    assert Jacobian.load(tmp_path / "step.json", step, x, a).form == tuned.form
+    with pytest.raises(ValueError, match="has_aux"):
+        veenv.tune(step, x, a, argnums=None, has_aux=True)

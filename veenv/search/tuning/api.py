@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def tune(
     fun: Callable[..., Any],
     *args: Any,
-    argnums: int | Iterable[int] = 0,
+    argnums: int | Iterable[int] | None = 0,
     batch: int | None = None,
     budget: str = "20s",
     has_aux: bool = False,
@@ -37,7 +37,10 @@ def tune(
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
       *args: the point at which the forms are timed, with values.
-      argnums: which arguments to differentiate by, as for `jax.jacrev`.
+      argnums: which arguments to differentiate by, as for `jax.jacrev`. None: `fun` is a whole step
+        with Jacobians inside, and is tuned itself: by XLA as it is, or as one kernel by
+        `veenv.fuse`.  A step that has an argument ``jacobian`` is given `jax.jacfwd`, `jax.jacrev`
+        and `veenv.jacve` for it, each by XLA and as one kernel.
       batch: time ``jax.vmap`` of the Jacobian over so many points near the given one; None for
         the Jacobian alone.  The result is that of one point either way.
       budget: time from call to return, such as ``"20s"``, compiling included.  It returns earlier
@@ -52,7 +55,7 @@ def tune(
       seed: seed of the points of a batch.
 
     Returns:
-      The Jacobian; `Jacobian.table` shows what was tried.
+      The Jacobian, or the step; `Jacobian.table` shows what was tried.
 
     Raises:
       ValueError: if argnums is out of range, or batch, budget or in_axes is not valid.

@@ -128,7 +128,7 @@ class Contest:
 
     def mode(self) -> Trial | None:
         """The faster of JAX's own modes; None if neither was called."""
-        return fastest([t for t in self._in[:] if t.form.mode != "jacve"])
+        return fastest([t for t in self._in[:] if t.form.by_jax])
 
     def _late(self) -> bool:
         return self._left() or self._clock() >= self._end
@@ -154,7 +154,7 @@ class Contest:
         left = self._end - self._clock()
         trial.first = self._rounds.enter(trial.form, entry.run, left)
         trial.seconds = self._rounds.seconds[trial.form]
-        if trial.form.mode == "jacve" and self._slow(trial):
+        if not trial.form.by_jax and self._slow(trial):
             self._drop(trial, f"more than {_HOPELESS:.0f} times as long as the fastest")
             return
         self._in.append(trial)
@@ -175,7 +175,7 @@ class Contest:
             return False
         winner, *_ = kept = self._kept()
         for trial in self._in[:]:
-            rival = winner if trial.form.mode == "jacve" else self.mode()
+            rival = self.mode() if trial.form.by_jax else winner
             if trial not in kept and rival is not None:
                 found = ratios(trial, rival)
                 if len(found) >= ROUNDS and spread(found)[0] >= GAIN:

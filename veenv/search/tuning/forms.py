@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,14 +15,20 @@ import jax
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.program import hiding_aux
-from veenv.kernel.fusing import KernelMode
+from veenv.kernel.fusing import KernelMode, fuse
 from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.order import climb_until
 from veenv.orders.shipped import best_for
 from veenv.rules.table import facts
 
-Mode = Literal["jacfwd", "jacrev", "jacve"]
+Mode = Literal["jacfwd", "jacrev", "jacve", "xla", "fuse"]
+_TRANSFORMS: Mapping[str, Callable[..., Any]] = {
+    "jacve": jacve,
+    "jacfwd": jax.jacfwd,
+    "jacrev": jax.jacrev,
+}
+"""What a whole step may take as its argument ``jacobian``, by name."""
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
 _SEARCHING = 0.1  # share of the time for the search of an order
@@ -28,22 +36,30 @@ _SEARCHING = 0.1  # share of the time for the search of an order
 
 @dataclass(frozen=True)
 class Form:
-    """One way to a Jacobian."""
+    """One way to a Jacobian, or one to run a whole step."""
 
-    mode: Mode  # JAX's own, or ``"jacve"``
-    order: str = ""  # what the order is called
+    mode: Mode  # JAX's own, or ``"jacve"``; of a step ``"xla"``, or ``"fuse"``
+    order: str = ""  # what the order is called; of a step the transform that it is given, if any
     ids: tuple[int, ...] = ()  # its vertex ids; none for ``"auto"``
     kernel: KernelMode = "xla"  # as `veenv.jacve` has it, and so is the next
     pin: PinMode = "auto"  # as there
 
     @property
     def usual(self) -> bool:
-        """Whether it needs no tuning: what `jacve` takes by itself, or JAX's own mode."""
-        return self.mode != "jacve" or self.order == "auto"
+        """Whether it needs no tuning: `jacve` by itself, JAX's own mode, a step as it is."""
+        return self.mode not in ("jacve", "fuse") or self.order == "auto"
+
+    @property
+    def by_jax(self) -> bool:
+        """Whether others are measured by it: JAX's own mode, or a step without `jacve`."""
+        return self.mode in ("jacfwd", "jacrev") or (self.mode == "xla" and self.order != "jacve")
 
     @property
     def label(self) -> str:
         """What the form is called in a table."""
+        if self.mode in ("xla", "fuse"):
+            given = f" with {_named(self.order)}" if self.order else ""
+            return ("the step" if self.mode == "xla" else "fuse") + given
         if self.mode != "jacve":
             return f"jax.{self.mode}"
         pins = {"auto": "", True: ", all pinned", False: ", nothing pinned"}[self.pin]
@@ -52,16 +68,20 @@ class Form:
     def jacobian(
         self,
         fun: Callable[..., Any],
-        argnums: int | tuple[int, ...],
+        argnums: int | tuple[int, ...] | None,
         *,
         has_aux: bool,
         holomorphic: bool = False,
     ) -> Callable[..., Any]:
         """The Jacobian of a function in this form; what is auxiliary is a `HiddenAux`."""
         options = {"has_aux": has_aux, "holomorphic": holomorphic}
+        if self.mode in ("xla", "fuse"):
+            given = {"jacobian": _TRANSFORMS[self.order]} if self.order else {}
+            step = functools.wraps(fun)(functools.partial(fun, **given))
+            return fuse(step) if self.mode == "fuse" else step
+        assert argnums is not None
         if self.mode != "jacve":
-            make = jax.jacfwd if self.mode == "jacfwd" else jax.jacrev
-            return make(hiding_aux(fun, has_aux), argnums, **options)
+            return _TRANSFORMS[self.mode](hiding_aux(fun, has_aux), argnums, **options)
         order = "auto" if self.usual else _Fitting(ids=self.ids)
         made = jacve(fun, order, argnums, kernel=self.kernel, pin=self.pin, **options)
         return hiding_aux(made, has_aux)
@@ -83,6 +103,21 @@ class _Fitting(Auto):
 
 AUTO = Form("jacve", "auto", kernel="auto")
 """What `jacve` does by itself."""
+
+
+def step_forms(step: Callable[..., Any]) -> list[Form]:
+    """The forms of a whole step: by itself, and as one kernel.
+
+    A step that has an argument ``jacobian`` is given JAX's modes and `jacve` for it.
+    """
+    takes = "jacobian" in inspect.signature(step).parameters
+    names = [*_TRANSFORMS] if takes else [""]
+    kernels = [Form("fuse", name, kernel="fused") for name in names]
+    return [*(Form("xla", name) for name in reversed(names)), *kernels]
+
+
+def _named(transform: str) -> str:
+    return transform if transform == "jacve" else f"jax.{transform}"
 
 
 def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:

@@ -22,7 +22,7 @@ _NEEDS_VALUES = (TypeError, IndexError)
 
 
 class Jacobian:
-    """The Jacobian of a function, called as ``jax.jacrev(fun, argnums)`` would be.
+    """The Jacobian of a function, called as ``jax.jacrev(fun, argnums)`` would be; or a step.
 
     It is compiled where it is called outside of `jax.jit`, and works under `jit`, `vmap` and
     `grad`.  Arguments of other shapes than it was tuned for take what was fastest
@@ -102,8 +102,9 @@ class Jacobian:
             found = f"{self.ratio:.2f} of the time of {mode.label}"
         else:
             found = "not measured" if r.result() is None else "measured without JAX's modes"
+        name = r.name if r.argnums is None else f"Jacobian of {r.name}"
         return (
-            f"<Jacobian of {r.name}: {self.form}, {found}{at}; {timed} of {len(r.results)} forms "
+            f"<{name}: {self.form}, {found}{at}; {timed} of {len(r.results)} forms "
             f"timed in {r.seconds:.1f} s{sure}>"
         )
 
@@ -143,6 +144,8 @@ class Jacobian:
                 f"tuned file {os.fspath(path)} is for arguments of shapes {record.shapes}, got "
                 f"{shapes_of(args)}"
             )
+        if record.argnums is None:
+            return cls(fun, record)
         options = {"argnums": record.argnums, "has_aux": record.has_aux}
         program = trace(hiding_aux(fun, record.has_aux), args, **options)
         graph = graph_of(program, holomorphic=record.holomorphic)

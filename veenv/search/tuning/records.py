@@ -55,7 +55,7 @@ class Record:
 
     Attributes:
       name: name of the function.
-      argnums: what it was differentiated by.
+      argnums: what it was differentiated by; None of a step, which was not.
       has_aux: whether it returns an auxiliary output.
       shapes: shape of each leaf of its arguments; None of what is no array.
       fingerprint: of its graph; empty where time was up before it was traced.
@@ -70,7 +70,7 @@ class Record:
     """
 
     name: str
-    argnums: int | tuple[int, ...]
+    argnums: int | tuple[int, ...] | None
     has_aux: bool
     shapes: tuple[tuple[int, ...] | None, ...]
     fingerprint: str
@@ -86,7 +86,7 @@ class Record:
     @property
     def faster_mode(self) -> Form | None:
         """JAX's own mode that was faster; None where neither was timed."""
-        own = [r for r in self.results if r.form.mode != "jacve" and r.median is not None]
+        own = [r for r in self.results if r.form.by_jax and r.median is not None]
         # The faster one is what the ratios are to.
         return min(own, key=lambda r: (r.ratio != 1.0, r.median)).form if own else None
 
@@ -94,7 +94,8 @@ class Record:
     def usual(self) -> Form:
         """What is fastest of what needs no tuning."""
         own = [r for r in self.results if r.form.usual and r.median is not None]
-        return min(own, key=lambda r: r.median or 0.0).form if own else AUTO
+        none = AUTO if self.argnums is not None else self.chosen
+        return min(own, key=lambda r: r.median or 0.0).form if own else none
 
     def result(self) -> Result | None:
         """The chosen form's own; None where it was not timed."""

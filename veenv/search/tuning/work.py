@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.graph.graph import Graph
+from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
@@ -37,7 +38,7 @@ from veenv.orders.order import fingerprint
 from veenv.rules.complex import are_analytic
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
-from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
+from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes, step_forms
 from veenv.search.tuning.records import Record, results_of
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
@@ -184,7 +185,7 @@ class Tuning:
         self,
         fun: Callable[..., Any],
         args: tuple[Any, ...],
-        argnums: int | Iterable[int],
+        argnums: int | Iterable[int] | None,
         batch: int | None,
         kinds: tuple[bool, bool],
         in_axes: Any,
@@ -209,8 +210,11 @@ class Tuning:
         )
         self._has_aux, self._holomorphic = kinds
         self._fun = hiding_aux(fun, self._has_aux)
-        self._argnums = plain_argnums(argnums)
-        wanted = normalise_argnums(self._argnums, len(args))
+        if argnums is None and any(kinds):
+            raise ValueError("a step (argnums=None) has neither has_aux nor holomorphic")
+        self._argnums = argnums if argnums is None else plain_argnums(argnums)
+        several = range(len(args)) if self._argnums is None else self._argnums
+        wanted = normalise_argnums(several, len(args))
         self._point = Point.of(args, wanted, _batched(in_axes, args))
         self._cache, self._seed = cache, seed
         self._began, self._seconds, self._end = began, seconds, began + seconds
@@ -222,6 +226,14 @@ class Tuning:
 
     def run(self) -> None:
         """Tunes, or remembers."""
+        if self._argnums is None:
+            forms = step_forms(self._fun)
+            self._usual = [form for form in forms if form.usual]
+            self._key = self._hash("step", self._text(self._usual[0]))
+            self._found = self._remembered()
+            if self._found is None:
+                self._compared(forms)
+            return
         program = trace(self._fun, self._args, argnums=self._argnums, has_aux=self._has_aux)
         outputs = sum(math.prod(a.shape) for a in program.out_avals)
         inputs = sum(math.prod(a.shape) for a in program.avals[: program.num_inputs])
@@ -244,10 +256,22 @@ class Tuning:
                 kernels, batched = jax.default_backend() == "cpu", self._batch is not None
                 others = other_forms(graph, names, self._seconds, kernels=kernels, batched=batched)
                 forms = itertools.chain(forms, others)
+        self._compared(forms)
+
+    def _text(self, form: Form) -> str:
+        """What a step computes; empty where that has no text, and nothing is remembered."""
+        try:
+            step = self._point.function(self._made(form))
+            return text_of_jaxpr(jax.make_jaxpr(step)(*self._point.values(None, 0))) or ""
+        except Exception:  # of the user's function: it is raised where the form is compiled
+            return ""
+
+    def _compared(self, forms: Iterable[Form]) -> None:
+        """Times forms; what the usual ones raise is raised if all do."""
         self._contest.run(forms)
         errors = self._contest.errors
         if all(form in errors for form in self._usual):
-            raise errors[Form("jacrev")]
+            raise errors[self._usual[-1]]
 
     def record(self) -> Record:
         """What was found, which is remembered if anything was timed."""
@@ -279,10 +303,7 @@ class Tuning:
 
     def _prepare(self, form: Form) -> Entry:
         """Traces and compiles a form."""
-        made = form.jacobian(
-            self._fun, self._argnums, has_aux=self._has_aux, holomorphic=self._holomorphic
-        )
-        jacobian, values = self._point.function(made), self._values
+        jacobian, values = self._point.function(self._made(form)), self._values
         if self._batch is not None:
             axes = [0 if batched else None for batched in self._point.axes]
             jacobian = jax.vmap(jacobian, in_axes=axes, axis_size=self._batch)
@@ -297,6 +318,11 @@ class Tuning:
             raise MemoryError(f"it would take {total / 2**20:,.0f} MiB of memory")
         return Entry(lambda: compiled(*values), temporary)
 
+    def _made(self, form: Form) -> Callable[..., Any]:
+        """The Jacobian, or the step, in a form."""
+        options = {"has_aux": self._has_aux, "holomorphic": self._holomorphic}
+        return form.jacobian(self._fun, self._argnums, **options)
+
     @functools.cached_property
     def _values(self) -> list[Any]:
         """What the programs are called with."""
@@ -309,17 +335,16 @@ class Tuning:
             for e in program.equations
         ]
         avals = [[str(a.dtype), list(a.shape)] for a in program.avals]
-        axes = list(self._point.axes)
-        parts = [
-            "veenv tuned 2",
-            self._fingerprint,
-            operations,
-            avals,
-            [str(shapes_of(self._args)), self._argnums, self._has_aux, self._batch, axes],
-            self._holomorphic,
-            dict(self._where),
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return self._hash(self._fingerprint, operations, avals)
+
+    def _hash(self, *parts: Any) -> str:
+        """Hash of what is computed and how; empty where that is not known."""
+        if not all(parts):
+            return ""
+        shapes, axes = str(shapes_of(self._args)), list(self._point.axes)
+        asked = [shapes, self._argnums, self._has_aux, self._batch, axes, self._holomorphic]
+        whole = ["veenv tuned 3", *parts, asked, dict(self._where)]
+        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
     def _path(self) -> Path | None:
         folder = cache_dir() if self._cache and self._key else None
