@@ -39,31 +39,7 @@ def run(command: str) -> NoReturn:
     run_script(partial(module.main, started) if command == "train" else module.main)
 
 
-def train() -> NoReturn:
-    """``veenv-train``."""
-    run("train")
-
-
-def search() -> NoReturn:
-    """``veenv-search``."""
-    run("search")
-
-
-def validate() -> NoReturn:
-    """``veenv-validate``."""
-    run("validate")
-
-
-def report() -> NoReturn:
-    """``veenv-report``."""
-    run("report")
-
-
-def evaluate() -> NoReturn:
-    """``veenv-evaluate``."""
-    run("evaluate")
-
-
-def tune() -> NoReturn:
-    """``veenv-tune``."""
-    run("tune")
+train, search, validate, report, evaluate, tune = (
+    partial(run, name) for name in ("train", "search", "validate", "report", "evaluate", "tune")
+)
+"""``veenv-train`` and the others."""

@@ -12,6 +12,7 @@ import numpy as np
 import veenv
 from scripts.benchmarks.functions.case import Case, Cases, points, runge_kutta
 from veenv import make_graph
+from veenv.env.rewards import classical_orders
 from veenv.graph.graph import CostModel
 from veenv.orders.shipped import best_for
 from veenv.tasks.random import random_function
@@ -60,11 +61,7 @@ def orders_of(case: Case, wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
     with the lowest count, and are named so.
     """
     graph = make_graph(case.fun, case.argnums)(*case.args)
-    classical = {
-        "forward": graph.forward(),
-        "reverse": graph.reverse(),
-        "markowitz": graph.markowitz(),
-    }
+    classical = {name.lower(): ids for name, ids in classical_orders(graph).items()}
     found: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
         cost: CostModel = _COST_OF.get(name, "multiplications")

@@ -22,6 +22,7 @@ from veenv.agents.training.loop import train
 from veenv.agents.training.played import AGENTS, Played, make_trainer
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
+from veenv.env.rewards import classical_cost
 from veenv.graph.graph import Graph
 from veenv.search import Budget, search
 from veenv.tasks.evaluation_sets import evaluation_set
@@ -206,8 +207,7 @@ def ppo_sets(
         annealed = search(graph, "anneal", budget=anneal, seed=ppo.seed).cost
         ratio = max(found, 1) / max(annealed, 1)
         ratios.setdefault(chosen, []).append(ratio)
-        orders = graph.forward(), graph.reverse(), graph.markowitz()
-        costs = min(map(graph.cost, orders)), annealed, found
+        costs = classical_cost(graph, "multiplications"), annealed, found
         table.add(name, len(graph.eliminable), *costs, f"{ratio:.3f}", steps)
     yield (table := Table("set", "functions", "within 1 %", "below", "geometric mean", "largest"))
     whole = [ratio for some in ratios.values() for ratio in some]

@@ -127,7 +127,7 @@ def test_a_window_that_exceeds_the_limit_is_given_up(task_graph):
 
 
 def test_graph_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr("veenv.search.problem._MAX_STATE_BYTES", 50)
+    monkeypatch.setattr("veenv.search.problem.MAX_BYTES", 50)
     graph = EdgeGraph(1, frozenset({(0, 1), (1, 2)}), (2,)).graph()
     with pytest.raises(ValueError, match="3 nodes is too large"):
         prepare(graph)

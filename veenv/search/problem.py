@@ -12,7 +12,8 @@ from veenv.search.kernels import kernels
 from veenv.search.kernels.kernels import PRED, SUCC, VALUED, ArrayCore, ScalarCore
 from veenv.search.kernels.tables import StructureTables
 
-_MAX_STATE_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
+"""Of the states that a search holds at once: a quarter of a gigabyte."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +82,10 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     words = (num_nodes + 63) // 64
     scalar = graph.is_scalar
     size = 3 * num_nodes * words * 8 + (0 if scalar else num_nodes * num_nodes * 4)
-    if size > _MAX_STATE_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
             f"a graph of {num_nodes} nodes is too large to search: one state takes {size >> 20} "
-            f"MiB, the limit is {_MAX_STATE_BYTES >> 20} MiB"
+            f"MiB, the limit is {MAX_BYTES >> 20} MiB"
         )
     bits = np.zeros((3, num_nodes, words), np.uint64)
     ids = np.zeros((1, 1) if scalar else (num_nodes, num_nodes), np.int32)

@@ -11,6 +11,7 @@ from tyro.conf import OmitArgPrefixes
 
 from veenv import evaluate, sets
 from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import load_weights
@@ -86,14 +87,9 @@ class EvaluateArgs:
             raise ValueError("set and task or function exclude each other")
         if self.set is not None and self.cost != "multiplications":
             raise ValueError(f"the references of sets are multiplications, got cost {self.cost}")
-        for name in ("samples", "functions", "seeds"):
-            if getattr(self, name) < 1:
-                got = getattr(self, name)
-                raise ValueError(f"{name} must be an integer of at least 1, got {got}")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be a number above 0, got {self.temperature}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, got {self.seed}")
+        check_integers(self, "samples functions seeds")
+        check_positive(self, "temperature")
+        check_integers(self, "seed", 0, 2**32 - 1)
 
 
 COLUMNS = 6

@@ -12,6 +12,7 @@ from veenv.agents.cli.report import optimality, result_table
 from veenv.agents.cli.signals import raising_interrupts
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.function import FunctionConfig
+from veenv.env.rewards import classical_costs
 from veenv.graph.graph import CostModel, Graph
 from veenv.measure.comparison import compare
 from veenv.orders.documents import as_path, is_local
@@ -120,11 +121,7 @@ def find(args: SearchArgs, graph: Graph) -> SearchResult:
 
 def report(graph: Graph, result: SearchResult) -> str:
     """The table of counts, the lower bound and the effort."""
-    classical = {
-        "forward": graph.cost(graph.forward(), result.cost_model),
-        "reverse": graph.cost(graph.reverse(), result.cost_model),
-        "Markowitz": graph.cost(graph.markowitz(), result.cost_model),
-    }
+    classical = classical_costs(graph, result.cost_model)
     proof = optimality(graph, result.cost, result.cost_model, result.lower_bound)
     if not result.ready:
         proof += f"; {result.method} is still compiling, for later runs: this one ends when it has"

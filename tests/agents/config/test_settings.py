@@ -157,6 +157,7 @@ def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, ca
         ("seed = 'many'", "seed in .*c.toml must be a whole number"),
         ("seed = -1", "seed must be an integer from 0"),
         ("seed = ", "is not TOML"),
+        ("task = {a = 1}", "task in .*c.toml must be a number, text or list of texts"),
         ("cost = 'time'", "cost in .*c.toml must be one of multiplications, executed, operations"),
     ],
 )

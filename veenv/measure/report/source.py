@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from veenv import tasks
+from veenv.env.rewards import classical_orders
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 from veenv.graph.linearisation import make_graph
 from veenv.measure.rows import read_rows, rows_of
@@ -56,10 +57,7 @@ class Subject:
         """
         found = {"this order": _ids(self.order, self.graph)}
         found |= {name: _ids(order, self.graph) for name, order in self.others.items()}
-        classical = self.graph.forward(), self.graph.reverse(), self.graph.markowitz()
-        return found | {
-            name: self.graph.legal(ids) for name, ids in zip(CLASSICAL, classical, strict=True)
-        }
+        return found | classical_orders(self.graph)
 
 
 def _ids(order: Order, graph: Graph) -> tuple[int, ...]:

@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.compilation import GOLDEN, MIX, ONE, ZERO, compiled, lowest_bit
 from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
 from veenv.search.problem import Problem
-
-_MIX_A = np.uint64(0x9E3779B97F4A7C15)
-_MIX_B = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class Frontier(NamedTuple):
@@ -68,7 +65,7 @@ def pop(queue, sizes):
 
 @compiled
 def _mix(z):
-    z = (z ^ (z >> np.uint64(31))) * _MIX_B
+    z = (z ^ (z >> np.uint64(31))) * MIX
     return z ^ (z >> np.uint64(29))
 
 
@@ -76,7 +73,7 @@ def _mix(z):
 def _edge_digest(nodes, u, w, structure):
     """Hash of one edge; a state's hash is the sum over its edges, modulo 2**64."""
     edge = np.uint64(u * nodes + w)
-    return _mix((edge << np.uint64(32) | np.uint64(structure)) * _MIX_A)
+    return _mix((edge << np.uint64(32) | np.uint64(structure)) * GOLDEN)
 
 
 @compiled
@@ -131,7 +128,7 @@ def _find(front, members, digest):
     """Place in the table of a state, or of the empty place where it belongs."""
     z = digest
     for k in range(members.shape[0]):
-        z = _mix((z ^ members[k]) * _MIX_A)
+        z = _mix((z ^ members[k]) * GOLDEN)
     mask = np.uint64(front.table.shape[0] - 1)
     place = z & mask
     while True:

@@ -35,9 +35,8 @@ from veenv.search.kernels.compilation import (
     random_unit,
 )
 from veenv.search.kernels.kernels import ScalarCore, copy_flat, copy_state, eliminate
-from veenv.search.problem import Problem
+from veenv.search.problem import MAX_BYTES, Problem
 
-_CHECKPOINT_BYTES = 1 << 27
 _STRIDE_SCALAR = 6
 _STRIDE_ARRAY = 16  # a state is large, so checkpoints are expensive
 
@@ -61,7 +60,7 @@ def make_tape(problem: Problem) -> Tape:
     """An empty tape for a problem; `load` puts an order on it."""
     core, n = problem.core, problem.n
     state = core.bits.nbytes + core.ids.nbytes
-    most = max(1, _CHECKPOINT_BYTES // (2 * state))
+    most = max(1, MAX_BYTES // (4 * state))
     usual = _STRIDE_SCALAR if problem.tables is None else _STRIDE_ARRAY
     stride = max(usual, -(-n // most))
     num = n // stride + 1

@@ -19,9 +19,8 @@ import numpy as np
 from veenv.search.budget import Tracker
 from veenv.search.kernels.compilation import compiled, make_rng, next_random
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate, may_go
-from veenv.search.problem import Problem
+from veenv.search.problem import MAX_BYTES, Problem
 
-_LAYER_BYTES = 1 << 28
 _FIRST_WIDTH = 8
 _CHUNK = 64
 
@@ -164,7 +163,7 @@ def beam(problem: Problem, tracker: Tracker, seed: int, width: int | None = None
       ValueError: if the width is not positive or too large for memory.
     """
     state = problem.core.bits.nbytes + problem.core.ids.nbytes
-    most = max(1, _LAYER_BYTES // state)
+    most = max(1, MAX_BYTES // state)
     if width is not None and not 1 <= width <= most:
         raise ValueError(f"beam width must be in 1 .. {most} for this graph, got {width}")
     current, number = width or min(_FIRST_WIDTH, most), 0

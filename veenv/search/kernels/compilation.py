@@ -16,8 +16,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2⁶⁴ over the golden ratio: its multiples are spread evenly."""
+MIX = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
@@ -77,9 +78,9 @@ def next_random(rng):
 
     Source: Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
     """
-    rng[0] += _GOLDEN
+    rng[0] += GOLDEN
     z = rng[0]
-    z = (z ^ (z >> np.uint64(30))) * _MIX_A
+    z = (z ^ (z >> np.uint64(30))) * MIX
     z = (z ^ (z >> np.uint64(27))) * _MIX_B
     return z ^ (z >> np.uint64(31))
 

@@ -18,7 +18,7 @@ from numba import objmode
 from numba.extending import overload
 
 from veenv.search.kernels import tables
-from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
+from veenv.search.kernels.compilation import GOLDEN, ONE, ZERO, compiled, lowest_bit, popcount
 
 SUCC, PRED, VALUED = 0, 1, 2
 
@@ -153,7 +153,6 @@ def scalar_price(bits, plain, additions, v):
 
 
 _SHIFT = np.uint64(32)
-_HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
 class ArrayCore(NamedTuple):
@@ -183,11 +182,11 @@ def lookup(keys, handle, first, second, kind):
     """Place of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
     key = (np.uint64(first) << _SHIFT) | np.uint64(second)
     mask = np.uint64(keys.shape[1] - 1)
-    place = ((key * _HASH) >> _SHIFT) & mask
+    place = ((key * GOLDEN) >> _SHIFT) & mask
     while keys[kind, place] != key:
         if keys[kind, place] == ZERO:
             miss(handle, first, second, kind)
-            place = ((key * _HASH) >> _SHIFT) & mask
+            place = ((key * GOLDEN) >> _SHIFT) & mask
         else:
             place = (place + ONE) & mask
     return place

@@ -11,11 +11,11 @@ import weakref
 
 import numpy as np
 
+from veenv.search.kernels.compilation import GOLDEN
 from veenv.structure.product import multiply
 from veenv.structure.structure import Structure, add
 
 _MASK = (1 << 64) - 1
-_HASH = 0x9E3779B97F4A7C15
 _SIZE = 1 << 16
 
 _live: weakref.WeakValueDictionary[int, StructureTables] = weakref.WeakValueDictionary()
@@ -64,7 +64,7 @@ class StructureTables:
             self.keys[kind] = 0
             self._used[kind] = 0
         key = (first << 32) | second
-        place = (((key * _HASH) & _MASK) >> 32) & (size - 1)
+        place = (((key * int(GOLDEN)) & _MASK) >> 32) & (size - 1)
         while self.keys[kind, place] not in (0, key):
             place = (place + 1) & (size - 1)
         if kind == 0:
