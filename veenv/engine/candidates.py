@@ -270,20 +270,14 @@ def _entries(equation: Any) -> int:
 def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
     """How many numbers a Jacobian goes through at a loop: of its operands or of its results.
 
-    None where a partial is diagonal somewhere: that takes fewer passes than there are numbers.
+    Zero where a partial is diagonal somewhere: that takes fewer passes than there are numbers.
     """
     used = list(used)
     if any(e.partial.diagonal or {*e.partial.executed.pairs} - {FREE} for e in used):
         return 0
-    sources, targets = {e.source for e in used}, {e.target for e in used}
-    return min(_size(lin.program, nodes) for nodes in (sources, targets))
-
-
-def _size(program: Program, nodes: Iterable[int]) -> int:
-    """How many numbers inputs and vertices have."""
-    count, vertices = program.num_inputs, program.vertex_variables
-    variables = (n if n < count else vertices[n - count] for n in nodes)
-    return sum(prod(program.avals[v].shape) for v in variables)
+    ends = {e.source for e in used}, {e.target for e in used}
+    shapes = lin.graph.shapes
+    return min(sum(prod(shapes[node]) for node in nodes) for nodes in ends)
 
 
 def least_of_a_pass(lin: Linearisation) -> int:

@@ -215,9 +215,7 @@ def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
 def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
     """Dtype in which a unit partial by this node would be stored."""
     program = linearisation.program
-    inside = node < program.num_inputs
-    variable = node if inside else program.vertex_variables[node - program.num_inputs]
-    dtype = program.avals[variable].dtype
+    dtype = program.avals[program.variable(node)].dtype
     real = linearisation.realify and jnp.issubdtype(dtype, jnp.complexfloating)
     return jnp.finfo(dtype).dtype if real else dtype
 

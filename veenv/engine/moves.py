@@ -194,13 +194,7 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
 
     Of loops and branches it may be several: any of them stands for all.
     """
-    program = lin.program
-
-    def variable(node: int) -> int:
-        inside = node < program.num_inputs
-        return node if inside else program.vertex_variables[node - program.num_inputs]
-
-    by, of = variable(elemental.source), variable(elemental.target)
+    by, of = map(lin.program.variable, (elemental.source, elemental.target))
     operands = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == by]
     results = [k for k, v in enumerate(equation.outputs) if v == of]
     alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")

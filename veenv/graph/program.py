@@ -68,6 +68,11 @@ class Program:
     # traced with what does not depend on the inputs computed at once, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
 
+    def variable(self, node: int) -> Var:
+        """The variable of an input or a vertex, as a graph numbers them."""
+        vertex = node - self.num_inputs
+        return node if vertex < 0 else self.vertex_variables[vertex]
+
 
 def trace(
     fun: Callable[..., Any],
