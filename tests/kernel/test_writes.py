@@ -103,13 +103,59 @@ def kinds(x: Any, n: Any) -> Any:
     return z.real, z.imag, k, flags
 
 
+def branched(x: Any, n: Any) -> Any:
+    """Branches that write, and branches that leave the array as it is."""
+
+    def step(c: Any, t: Any) -> Any:
+        put, add = (lambda f: f.at[(t * n) % 12].set(x * t)), (lambda f: f.at[n % 12].add(x))
+        found = lax.cond((t + n) % 3 == 0, put, lambda f: f, c)
+        return lax.cond(t % 2 == 0, lambda f: f, add, found), None
+
+    return lax.scan(step, jnp.zeros(12, x.dtype), jnp.arange(90, dtype=n.dtype))[0]
+
+
+def before(x: Any, n: Any) -> Any:
+    """What was there before, until each point's own end."""
+
+    def step(c: Any) -> Any:
+        k, old, s = c
+        new = old.at[n % 20].set(s)
+        return k + 1, new, s + old[(n + k) % 20] * 0.1 + new[k % 20] * 0.2
+
+    start = 0 * n, jnp.linspace(0, 1, 20, dtype=x.dtype), x
+    return lax.while_loop(lambda c: c[0] < n % 17 + 3, step, start)
+
+
+def every_other(x: Any, n: Any) -> Any:
+    """As many steps for all points, though nothing says how many; every other entry is read."""
+
+    def step(c: Any) -> Any:
+        k, a, s = c
+        a = a.at[(n * k) % 20].set(s)
+        return k + 1, a, s * 0.9 + a[1::2][(n + k) % 10] * 0.1
+
+    start = jnp.zeros((), n.dtype), jnp.linspace(0, 1, 20, dtype=x.dtype), x
+    return lax.while_loop(lambda c: c[0] < 30, step, start)
+
+
 @pytest.fixture(autouse=True)
 def usual_promotion() -> Any:
     with jax.numpy_dtype_promotion("standard"):
         yield
 
 
-FUNCTIONS = [saved, some_rows, swapped, nested, both, straight, kinds]
+FUNCTIONS = [
+    saved,
+    some_rows,
+    swapped,
+    nested,
+    both,
+    straight,
+    kinds,
+    branched,
+    before,
+    every_other,
+]
 
 
 def points(count: int = 37) -> tuple[Any, Any]:

@@ -24,7 +24,6 @@ from veenv.kernel.builder import (
 from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
 from veenv.kernel.program import (
     COMPLEX,
-    DTYPES,
     FLOATS,
     NARROW,
     CannotFuseError,
@@ -44,8 +43,6 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
     """The result of an elementwise equation, from operands of its shape or of none."""
     name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape
     of, to = dtype_name(eqn.invars[0].aval.dtype), dtype_name(eqn.outvars[0].aval.dtype)
-    if of not in DTYPES and of not in COMPLEX:
-        raise CannotFuseError(f"values of dtype {of} cannot be fused", name)
     if name in _COMPARISONS and of != "bool" and of not in COMPLEX:
         values = [constant(b, x) for x in ins]
         if all(v is not None for v in values):  # as masks are made of indices

@@ -82,18 +82,43 @@ def _rotated(a: Array) -> tuple[Array, Array, Array]:
     return table[1 : len(a) + 1], table[len(a) + 1 :], table[0]
 
 
+def _total(x: Array) -> Array:
+    """Integers in the total order of numbers: zeros by sign, and what is not a number, too."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x.astype(np.uint8) if x.dtype == bool else x
+    bits = lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
+    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
 def _top_k(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     """The last entries of a sorted array, of equal ones the first; floats in their total order."""
-    axis, keys = params.get("axis", x.ndim - 1), x
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        bits = lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
-        keys = jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
-    columns = keys, lax.broadcasted_iota(jnp.int32, x.shape, axis), x
+    axis = params.get("axis", x.ndim - 1)
+    columns = _total(x), lax.broadcasted_iota(jnp.int32, x.shape, axis), x
     ordered = lax.sort([lax.rev(c, [axis]) for c in columns], dimension=axis, num_keys=1)
     _, places, values = (
         lax.slice_in_dim(lax.rev(s, [axis]), 0, params["k"], axis=axis) for s in ordered
     )
     return [values, places]
+
+
+def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Sequence[Array]:
+    """How many entries of a sorted table come before each of some numbers, or not after it."""
+    made = params["_prim"]
+    given = made.params
+    if table.ndim != given["batch_dims"] + 1:
+        raise CannotFuseError("primitive 'SearchSorted' can be fused for one axis", "SearchSorted")
+
+    def before(x: Array, y: Array) -> Array:  # what is not a number comes last
+        return (x < y) | ((x == x) & (y != y))
+
+    def one(table: Array, wanted: Array) -> Array:
+        x, y = jnp.broadcast_arrays(wanted[..., None], table)
+        passed = ~before(x, y) if given["side"] == "right" else before(y, x)
+        return passed.sum(-1, made.out_aval.dtype)
+
+    for _ in range(given["batch_dims"]):
+        one = jax.vmap(one)
+    return [one(table, wanted)]
 
 
 def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
@@ -177,15 +202,26 @@ def _bessel_i1e(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
 
 
 _BODIES: Mapping[str, Callable[..., Any]] = {
-    "bessel_i1e": _bessel_i1e, "cumlogsumexp": _cumlogsumexp, "polygamma": _polygamma,
-    "population_count": _population_count, "svd": _svd, "top_k": _top_k, "zeta": _zeta,
+    "SearchSorted": _search_sorted, "bessel_i1e": _bessel_i1e, "cumlogsumexp": _cumlogsumexp,
+    "le_to": lambda _, x, y: [_total(x) <= _total(y)],
+    "lt_to": lambda _, x, y: [_total(x) < _total(y)],
+    "polygamma": _polygamma, "population_count": _population_count, "svd": _svd, "top_k": _top_k,
+    "zeta": _zeta,
     **random_numbers.BODIES,
 }  # fmt: skip
 
 
+def name_of(eqn: Any) -> str:
+    """The name of a primitive; newer versions of JAX tell some apart by a class alone."""
+    own = type(eqn.params.get("_prim"))
+    if own is type(None):
+        return eqn.primitive.name
+    return own.__name__ if own.__module__.startswith("jax.") else f"{own.__module__}.{own.__name__}"
+
+
 def body_of(eqn: Any) -> Any | None:
     """What a primitive computes, as a closed jaxpr; None for others."""
-    run = _BODIES.get(eqn.primitive.name)
+    run = _BODIES.get(name_of(eqn))
     if run is None:
         return None
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]

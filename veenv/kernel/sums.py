@@ -133,32 +133,6 @@ def _precedes(b: Builder, dtype: str, x: int, y: int) -> int:
     return b.op("or", "bool", less, b.op("and", "bool", *numbers))
 
 
-def _ordered(name: str) -> Rule:
-    """A comparison that orders zeros by sign and what is not a number, too: that of their bits."""
-
-    def key(b: Builder, x: int) -> int:
-        dtype = b.ops[x].dtype
-        if dtype == "bool":
-            return b.op("convert", "uint8", x)
-        if dtype not in FLOATS:
-            return x
-        whole = np.iinfo(dtype.replace("float", "int"))
-        kind = whole.dtype.name
-        bits = b.op("bitcast", kind, x)
-        below = b.op("shr_a", kind, bits, b.number(whole.bits - 1, kind))
-        return b.op("xor", kind, bits, b.op("and", kind, below, b.number(whole.max, kind)))
-
-    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        x, y = np.broadcast_arrays(*ins)
-        ids = [
-            b.op(name, "bool", key(b, int(p)), key(b, int(q)))
-            for p, q in zip(x.flat, y.flat, strict=True)
-        ]
-        return [np.array(ids, np.int64).reshape(x.shape)]
-
-    return rule
-
-
 def _sort(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """Pairs of entries that change places where they are in the wrong order.
 
@@ -203,47 +177,12 @@ def _network(size: int) -> Iterator[tuple[int, int]]:
         merged *= 2
 
 
-def _named_by_class(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """Primitives that newer versions of JAX tell apart by a class alone."""
-    made = eqn.params["_prim"]
-    name = type(made).__name__
-    if name != "SearchSorted" or not type(made).__module__.startswith("jax."):
-        raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
-    table, wanted = ins
-    count = made.params["batch_dims"]
-    if table.ndim != count + 1:
-        raise CannotFuseError(f"primitive {name!r} can be fused for one axis", name)
-    found = np.empty(wanted.shape, np.int64)
-    for place in np.ndindex(table.shape[:count]):
-        right = made.params["side"] == "right"
-        found[place] = _search_sorted(b, eqn, right, table[place], wanted[place])
-    return [found]
-
-
-def _search_sorted(b: Builder, eqn: Any, right: bool, table: Ids, wanted: Ids) -> Ids:
-    """How many entries of a sorted table are below each of some numbers, or are not above."""
-    to, of = (dtype_name(v.aval.dtype) for v in (eqn.outvars[0], eqn.invars[0]))
-    found = []
-    for x in np.asarray(wanted).flat:
-        count = b.number(0, to)
-        for entry in table:
-            pair = (int(x), int(entry)) if right else (int(entry), int(x))
-            passed = _precedes(b, of, *pair)
-            passed = b.op("not", "bool", passed) if right else passed
-            count = b.op("add", to, count, b.op("convert", to, passed))
-        found.append(count)
-    return np.array(found, np.int64).reshape(np.shape(wanted))
-
-
 RULES: Mapping[str, Rule] = {
     **{f"reduce_{name}": _reduce(name) for name in COMBINE},
     **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min")},
     "argmax": _extreme_index("gt"),
     "argmin": _extreme_index("lt"),
     "dot_general": _dot,
-    "call_hi_primitive": _named_by_class,
-    "le_to": _ordered("le"),
-    "lt_to": _ordered("lt"),
     "sort": _sort,
 }
 """For each primitive that combines or orders entries what it does to the numbers of operations."""

@@ -96,14 +96,15 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
                 line = next(filter(None, lines), "")
-                raise _unknown(name).at(line)
+                raise _unknown(eqn).at(line)
             total += linear.operations(eqn)
     return total
 
 
-def _unknown(name: str) -> CannotFuseError:
+def _unknown(eqn: Any) -> CannotFuseError:
     """The error for a primitive of which nobody has said what it means."""
-    what = "" if name in TABLE else "; veenv.register_rule says what it means"
+    name = formulas.name_of(eqn)
+    what = "" if eqn.primitive.name in TABLE else "; veenv.register_rule says what it means"
     return CannotFuseError(f"primitive {name!r} cannot be fused{what}", name)
 
 
@@ -297,7 +298,7 @@ class _Unroller:
         if called is not None:
             inner, places = called
             return self.closed(inner, [ins[k] for k in places])
-        raise _unknown(name)
+        raise _unknown(eqn)
 
     def _account(self, size: int, name: str) -> None:
         """Refuses what would take long to unroll, however few operations it comes to."""
