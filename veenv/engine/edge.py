@@ -399,10 +399,7 @@ def _transpose(e: Edge) -> Edge:
         y = x.reshape([*x.shape[:at], *e.link.out_shape, *x.shape[at + 1 :]])
         n = len(e.link.out_shape)
         y = e.link.along(y, range(at, at + n), transposed=True)
-        moved = y.reshape([*y.shape[: x.ndim - 1], -1])
-        order = list(range(x.ndim - 1))
-        order.insert(at, x.ndim - 1)
-        x = moved.transpose(order)
+        x = jnp.moveaxis(y.reshape([*y.shape[: x.ndim - 1], -1]), -1, at)
     return Edge(target, x, e.dtype, e.sign, flipped, mask)
 
 
