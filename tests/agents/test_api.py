@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import veenv
-from tests.agents.conftest import chain, wide
+from tests.agents.conftest import chain, tangle, wide
 from veenv import agents
 from veenv.agents.config.args import parse_training
 from veenv.agents.nn.networks import GraphNetwork
@@ -105,11 +104,6 @@ def test_a_run_folder_knows_the_options(wide_graph, tmp_path):
 
 
 def test_a_run_says_where_a_classical_order_costs_less(tmp_path):
-    def tangle(*y):
-        for _ in range(4):
-            y = [jnp.sin(y[0] * y[1]), y[1] * y[2], jnp.exp(y[2]) * y[3], y[3] * y[0]]
-        return y[0] * y[1] * y[2] * y[3]
-
     def stop(progress):
         raise KeyboardInterrupt
 

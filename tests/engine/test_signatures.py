@@ -298,29 +298,10 @@ def test_numbers_of_vertices_do_not_depend_on_jit_where_values_decide():
     assert_same(inside(X), jax.jacrev(_decided_by_value)(X, n))
 
 
-def test_auxiliary_output():
-    def fun(x, y):
-        hidden = x * y
-        return jnp.sin(hidden), {"hidden": hidden, "count": 3, "flag": hidden > 0}
-
-    got = jacve(fun, "forward", (0, 1), has_aux=True)(X, Y)
-    expected = jax.jacrev(fun, (0, 1), has_aux=True)(X, Y)
-    assert_same(got[0], expected[0])
-    np.testing.assert_allclose(got[1]["hidden"], expected[1]["hidden"])
-    assert int(got[1]["count"]) == 3
-    assert (np.asarray(got[1]["flag"]) == np.asarray(expected[1]["flag"])).all()
-
-
 def test_value_and_jacve():
     value, jacobian = value_and_jacve(product, argnums=(0, 2))(*ARGS)
     assert_same(value, product(*map(jnp.asarray, ARGS)))
     assert_same(jacobian, jax.jacrev(product, (0, 2))(*ARGS))
-
-
-def test_value_and_jacve_with_auxiliary_output():
-    (value, aux), jacobian = value_and_jacve(lambda x: (x**2, x.sum()), has_aux=True)(X)
-    assert_same((value, aux), (jnp.asarray(X**2), jnp.asarray(X.sum())))
-    assert_same(jacobian, jnp.diag(2 * X))
 
 
 def test_counts_come_last():

@@ -27,8 +27,8 @@ def saved(x: Any, n: Any) -> Any:
         y = y * x
         return y, k + 1, found.at[k].set(y)
 
-    start = x, 0 * n, jnp.full(200, jnp.inf, x.dtype).at[0].set(x)
-    return lax.while_loop(lambda c: (c[0] < 5) & (c[1] < 200), step, start)
+    start = x, 0 * n, jnp.full(40, jnp.inf, x.dtype).at[0].set(x)
+    return lax.while_loop(lambda c: (c[0] < 5) & (c[1] < 40), step, start)
 
 
 def some_rows(x: Any, n: Any) -> Any:
@@ -38,9 +38,9 @@ def some_rows(x: Any, n: Any) -> Any:
         y, found, k = c
         y = jnp.sin(y + x) + found[jnp.maximum(k - 1, 0), 0]
         found = jnp.where(y > 0.5, found.at[k].set(jnp.stack([y, -y])), found)
-        return (y, found, k + (y > 0.5)), found[n % 100, 1]
+        return (y, found, k + (y > 0.5)), found[n % 12, 1]
 
-    return lax.scan(step, (x, jnp.zeros((100, 2), x.dtype), 0 * n), jnp.arange(150))
+    return lax.scan(step, (x, jnp.zeros((12, 2), x.dtype), 0 * n), jnp.arange(20))
 
 
 def swapped(x: Any, n: Any) -> Any:
@@ -51,7 +51,7 @@ def swapped(x: Any, n: Any) -> Any:
         return (q.at[(t * n) % 30].add(x), p.at[(t + n) % 30].mul(1.1)), p[0]
 
     start = jnp.ones(30, x.dtype), jnp.full(30, 2.0, x.dtype)
-    return lax.scan(step, start, jnp.arange(100, dtype=n.dtype))
+    return lax.scan(step, start, jnp.arange(40, dtype=n.dtype))
 
 
 def nested(x: Any, n: Any) -> Any:
@@ -78,7 +78,7 @@ def both(x: Any, n: Any) -> Any:
         new = old.at[n % 20].set(s)
         return (new, s + old[(n + t) % 20] * 0.1 + new[t % 20]), (old[3], new[3])
 
-    return lax.scan(step, (jnp.linspace(0, 1, 20, dtype=x.dtype), x), jnp.arange(60))
+    return lax.scan(step, (jnp.linspace(0, 1, 20, dtype=x.dtype), x), jnp.arange(25))
 
 
 def straight(x: Any, n: Any) -> Any:
@@ -99,7 +99,7 @@ def kinds(x: Any, n: Any) -> Any:
 
     z = lax.complex(jnp.ones(12, x.dtype), jnp.zeros(12, x.dtype))
     start = z, jnp.zeros(12, n.dtype), jnp.zeros(12, bool)
-    z, k, flags = lax.scan(step, start, jnp.arange(90, dtype=n.dtype))[0]
+    z, k, flags = lax.scan(step, start, jnp.arange(30, dtype=n.dtype))[0]
     return z.real, z.imag, k, flags
 
 
@@ -175,7 +175,7 @@ def test_machine_code(fun: Any, wide: bool):
             np.testing.assert_allclose(mine, true, rtol=1e-12 if wide else 3e-5)
 
 
-@pytest.mark.parametrize("fun", spared([some_rows, swapped, nested, both], nested, both))
+@pytest.mark.parametrize("fun", spared([some_rows, swapped, nested, both], both))
 def test_pallas(fun: Any):
     args = points(5)
     program = trace_point(fun, [x[0] for x in args], {}, (0, 1)).program()
@@ -186,13 +186,13 @@ def test_pallas(fun: Any):
 
 
 @pytest.mark.skipif(not COMPILER, reason="no C compiler")
-@pytest.mark.parametrize("fun", [saved, some_rows, swapped, nested, both, straight])
+@pytest.mark.parametrize("fun", spared(FUNCTIONS[:-1], some_rows, both, straight))
 def test_c(fun: Any, tmp_path: Any, x64: None):
     values = lambda x, n: [y for y in jax.tree.leaves(fun(x, n)) if y.dtype == x.dtype]  # noqa: E731
     compare(tmp_path, values, (np.float64(1.2), np.int32(23)), 0, 1e-9, jax.jacfwd)
 
 
-@pytest.mark.parametrize("size", [9, 200, 5000])
+@pytest.mark.parametrize("size", [9, 5000])
 def test_long_arrays(size: int):
     """As long as a solver's saved output is by default; the code does not grow with it."""
 
@@ -208,7 +208,7 @@ def test_long_arrays(size: int):
     np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))
 
 
-@pytest.mark.parametrize("fun", [saved, some_rows, swapped, nested, both])
+@pytest.mark.parametrize("fun", spared([saved, some_rows, swapped, nested, both], saved))
 def test_ptx(fun: Any, x64: None):
     args = points(2)
     x, n = np.asarray(args[0]), np.asarray(args[1])

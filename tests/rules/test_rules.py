@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import Primitive
-from jax.interpreters import ad
 
 import veenv
 from tests.oracles.jacobians import assert_same
@@ -82,31 +81,3 @@ def test_what_is_no_rule_or_no_primitive_is_refused():
         veenv.defelemental("sin", 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"primitive must be .*, got 3"):
         veenv.defelemental(3, lambda site: [])
-
-
-def test_equal_equations_are_linearised_once():
-    """The derivative rule of a primitive runs as often for forty equal equations as for two."""
-    running, calls = Primitive("running_product"), []
-    running.def_impl(jax.lax.cumprod)
-    running.def_abstract_eval(lambda x: x)
-
-    def rule(primals, tangents):
-        calls.append(1)
-        return jax.jvp(jax.lax.cumprod, primals, tangents)
-
-    ad.primitive_jvps[running] = rule
-
-    def count(times):
-        def fun(x):
-            for _ in range(times):
-                x = running.bind(x * 0.5 + 0.5)
-            return x
-
-        x = jnp.array([0.5, 1.1, 0.9])
-        calls.clear()
-        found = veenv.jacve(fun, "reverse", kernel="xla", pin=False)(x)
-        made = len(calls)
-        np.testing.assert_allclose(found, jax.jacfwd(fun)(x), rtol=1e-5, atol=1e-6)
-        return made
-
-    assert count(40) <= count(2)

@@ -123,40 +123,6 @@ def test_alphazero_on_random_functions(tmp_path):
     assert "policy_loss" in rows[-1]["stats"]["scalar"]
 
 
-@pytest.mark.slow
-def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
-    """The functions that a run goes on with are those that it would have drawn."""
-    monkeypatch.setattr("veenv.agents.training.curriculum.UPDATES_PER_POOL", 2)
-    ppo = PPOConfig(num_envs=2, steps=120, hidden=8)
-    args = TrainArgs(
-        "random",
-        out=str(tmp_path),
-        ppo=ppo,
-        random=RANDOM,
-        checkpoint_updates=3,
-        keep_checkpoints=99,
-    )
-    assert run_training(args, io.StringIO()) == 0
-    (folder,) = (tmp_path / "random").iterdir()
-    stopped = tmp_path / "stopped"
-    shutil.copytree(folder, stopped)
-    names = sorted(int(path.name) for path in (stopped / "checkpoints").iterdir())
-    assert names[:2] == [3, 6]
-    assert len(names) > 2
-    for name in names[1:]:
-        shutil.rmtree(stopped / "checkpoints" / str(name))
-    (stopped / "weights.eqx").unlink()
-    out = io.StringIO()
-    assert run_training(parse_training(["--resume", str(stopped)]), out) == 0
-    assert "from train step 3" in out.getvalue()
-    assert (stopped / "weights.eqx").read_bytes() == (folder / "weights.eqx").read_bytes()
-    whole, again = (
-        [json.loads(line) | {"seconds": 0} for line in path.read_text().splitlines()]
-        for path in (folder / "metrics.jsonl", stopped / "metrics.jsonl")
-    )
-    assert again == whole
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -56,12 +56,6 @@ def test_evaluation_has_seeds_of_its_own():
     assert max(seeds) < EVALUATION_SEEDS
 
 
-def test_it_needs_a_budget():
-    endless = RandomPools(PPOConfig(num_envs=2, hidden=4), FAMILY, 2)
-    with pytest.raises(ValueError, match="steps or a time limit"):
-        next(train(endless))
-
-
 def test_a_stopped_run_goes_on_with_the_pools_it_would_have_drawn():
     config = PPOConfig(num_envs=2, steps=1, hidden=4)
     family = dataclasses.replace(FAMILY, arrays=0.5)

@@ -47,15 +47,6 @@ def test_steps_are_rounded_up_to_whole_updates(trainer, both):
     assert all(np.isfinite(list(seen[0].measured["stats"].values())))
 
 
-def test_continuing_is_the_same_as_not_stopping(trainer, both):
-    whole = list(train(FixedTasks(trainer)))
-    again = list(train(FixedTasks(trainer), state=whole[0].state))
-    assert [p.update for p in again] == [p.update for p in whole[1:]]
-    assert [p.steps for p in again] == [p.steps for p in whole[1:]]
-    costs = [p.measured["mean_cost"] for p in whole[1:]]
-    assert [p.measured["mean_cost"] for p in again] == costs
-
-
 def test_time_limit_counts_from_the_start(trainer, both):
     late = time.monotonic() - 1000.0
     assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1

@@ -12,8 +12,6 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared, thinned
-from veenv.engine.sparse import entries
-from veenv.engine.sparse.pattern import Numbers, collected, collection
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -247,46 +245,6 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
     np.testing.assert_allclose(np.asarray(one + 2 * one), 3 * dense[0], rtol=1e-12)
     np.testing.assert_allclose(x[0] @ one, x[0] @ dense[0], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(np.asarray(one.T @ one), dense[0].T @ dense[0], atol=1e-12)
-
-
-def test_none_of_some_numbers_are_no_numbers():
-    """Where the entries of two factors never meet."""
-    assert Numbers(jnp.arange(3.0)).take(np.zeros(0, int)).array().shape == (0,)
-
-
-@pytest.mark.parametrize("lengths", [[1, 40, 0, 1, 2, 5, 1], [3, 0, 1], [30], [0, 0, 1, 0, 0, 0]])
-def test_sums_of_very_different_lengths(lengths, x64):
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(np.repeat(np.arange(len(lengths)), lengths))
-    numbers, signs = rng.normal(size=len(rows)), rng.choice([-1, 1], size=len(rows)).astype(np.int8)
-    order = np.argsort(rows, kind="stable")
-    collect = collection(order, rows[order], len(lengths), len(rows))
-    for signed in (None, signs, np.full(len(rows), -1, np.int8)):
-        expected = np.zeros(len(lengths))
-        np.add.at(expected, rows, numbers if signed is None else signed * numbers)
-        some = Numbers(jnp.asarray(numbers), signs=signed)
-        np.testing.assert_allclose(some.collected(collect).array(), expected, atol=1e-12)
-        np.testing.assert_allclose(collect(some.array()), expected, atol=1e-12)
-        np.testing.assert_allclose(collect.on_host(np.asarray(some.array())), expected, atol=1e-12)
-
-
-def test_what_is_added_goes_to_its_places_at_once(x64):
-    rng = np.random.default_rng(0)
-    dense, total = np.zeros((4, 5)), None
-    for size in (9, 3, 9, 1, 20, 5):
-        keys = np.sort(rng.choice(20, size, replace=False))
-        values = rng.normal(size=size)
-        pattern, _ = collected(keys // 5, keys % 5, (4,), (5,))
-        matrix = entries.Indexed(pattern, Numbers(jnp.asarray(values)), np.dtype("float64"))
-        total = matrix if total is None else entries.add(total, matrix)
-        dense[keys // 5, keys % 5] += values
-    assert isinstance(total.given, entries.Sum)
-    assert len(total.given.summands) == 6  # none of the sums before was asked for
-    found = np.zeros((4, 5))
-    found[total.pattern.rows, total.pattern.cols] = total.stored()
-    np.testing.assert_allclose(found, dense, rtol=1e-14, atol=1e-15)
-    again = entries.add(total, total)
-    np.testing.assert_allclose(again.stored(), 2 * np.asarray(total.stored()), rtol=1e-14)
 
 
 def test_signs_are_no_factors(x64):

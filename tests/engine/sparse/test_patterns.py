@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from jax.scipy.ndimage import map_coordinates
 
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.sampling import spared
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -66,7 +69,9 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    "name", spared(PRODUCTS, "vector", "matrix of rows", "by the data of rows", "dense")
+)
 def test_products_with_sparse_matrices(name: str):
     make, size = PRODUCTS[name]
     check(make(coo(), csr()), jnp.arange(1.0, size + 1) / size)
@@ -87,7 +92,7 @@ def test_a_batch_of_sparse_matrices():
     )
 
 
-@pytest.mark.parametrize("method", ["linear", "cubic", "lanczos3"])
+@pytest.mark.parametrize("method", spared(["linear", "cubic", "lanczos3"], "cubic"))
 def test_resized_images(method: str):
     def fun(x):
         return jax.image.resize(jnp.sin(x.reshape(7, 7)), (10, 10), method)
@@ -112,8 +117,10 @@ def test_sorts_behind_each_other():
     check(fun, jnp.asarray(np.random.default_rng(0).normal(size=12)), 3 * 4 * 2)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("steps", [9, 300])
+@pytest.mark.parametrize(
+    ("steps", "reverse"),
+    spared(itertools.product([9, 300], [False, True]), (9, False), (300, True)),
+)
 def test_residuals_of_time_steps(steps: int, reverse: bool):
     """Few are followed turn by turn; of many, what one turn does is repeated."""
 

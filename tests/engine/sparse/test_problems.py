@@ -29,6 +29,7 @@ SIZES = {
     "pipes": 8,
 }
 SLOW = {"hexahedra", "tetrahedra", "principal", "shell", "poses_3d", "rod"}
+SLOW |= {"volumes", "attention", "upwind"}
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SIZES]
 
 

@@ -77,8 +77,8 @@ def test_sparse_equals_dense(name, order, x64):
 
 def test_a_banded_jacobian_stores_its_bands(x64):
     for n in (100, 10_000):
-        x = jnp.linspace(0.0, 1.0, n)
-        jacobian = veenv.jacve(banded, sparse_representation=True)(x)
+        x = jax.ShapeDtypeStruct((n,), "float64")
+        jacobian = jax.eval_shape(veenv.jacve(banded, sparse_representation=True), x)
         assert sum(t.values.size for t in jacobian.terms) <= 4 * n
         assert jacobian.nse <= 6 * n
 
@@ -86,7 +86,7 @@ def test_a_banded_jacobian_stores_its_bands(x64):
 def test_the_batch_axis_stays_diagonal():
     f = jax.vmap(lambda r: jnp.stack([r[0] * r[1], jnp.sin(r[2]) * r.sum()]))
     for batch in (8, 64):
-        jacobian = veenv.jacve(f, sparse_representation=True)(jnp.ones((batch, 3)))
+        jacobian = jax.eval_shape(veenv.jacve(f, sparse_representation=True), jnp.ones((batch, 3)))
         assert jacobian.nse <= 12 * batch
 
 

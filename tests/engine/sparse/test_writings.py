@@ -87,8 +87,7 @@ def check(fun, x, *, most: int, blocks: int):
             (by_map, by_trailing_axes),
             (by_vmap, by_map),
         ],
-        (by_trailing_axes, by_inner_axes),
-        (by_vmap, by_map),
+        (by_map, by_trailing_axes),
     ),
 )
 def test_logarithms_of_poses_in_two_stages(node, edge):
