@@ -10,11 +10,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 
 import veenv
+from scripts.benchmarks.cases import Case, find
 from scripts.benchmarks.tables import Table
 from veenv.tasks import RandomFunctions
 
@@ -76,7 +76,7 @@ def measure(case: tuple[str, str, str, float], calls: int) -> dict[str, list[flo
     """Seconds and counts of calls, in this process; and how long it has lived."""
     began = time.perf_counter()
     name, method, cost, budget = case
-    fun, args, argnums = function(name)
+    _, fun, args, argnums = function(name)
     seconds, counts = [], []
     for seed in range(calls):
         start = time.perf_counter()
@@ -94,17 +94,16 @@ def measure(case: tuple[str, str, str, float], calls: int) -> dict[str, list[flo
     return {"seconds": seconds, "counts": counts, "until_end": time.perf_counter() - began}
 
 
-def function(name: str) -> tuple[Any, tuple[Any, ...], Any]:
-    """A task's function, or a random one of so many vertices: function, arguments, argnums."""
+def function(name: str) -> Case:
+    """A task's function, or a random one of so many vertices."""
     if not name.startswith("random-"):
-        task = veenv.tasks.get(name)
-        return task.fun, task.example_args(), task.argnums
+        return find(name)
     size = int(name.rpartition("-")[2])
     family = RandomFunctions(
         vertices=(size, size), inputs=(10, 10), outputs=(5, 5), arrays=0.5 * ("arrays" in name)
     )
     fun, point = family.draw((0,))
-    return fun, point, tuple(range(len(point)))
+    return Case(name, fun, point, tuple(range(len(point))))
 
 
 if __name__ == "__main__":

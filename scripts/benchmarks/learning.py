@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from tyro.conf import OmitArgPrefixes, arg
 
+from scripts.benchmarks.cases import PUBLISHED
 from scripts.benchmarks.tables import Table, cell, check_positive, geometric_mean
 from veenv.agents.api import train as train_alone
 from veenv.agents.config.args import parse_duration, task_names
@@ -32,11 +33,6 @@ STEPS = {
     "PropaneCombustion": 80_000, "mlp": 30_000, "Encoder": 1_000_000,
 }  # fmt: skip
 """Environment steps that suffice for the goals."""
-
-PUBLISHED = {
-    "RoeFlux_1d": 320, "RobotArm_6DOF": 231, "HumanHeartDipole": 148, "PropaneCombustion": 88,
-}  # fmt: skip
-"""Best published counts of a learned order (AlphaZero; Lohoff & Neftci 2024)."""
 
 NEAR = 1.01
 """Most ratio of PPO's cost to that of annealing that counts as near."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import tyro
 
+from scripts.docs import results_page
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "libraries.md"
 FIGURES = ROOT / "docs" / "results" / "libraries.json"
@@ -39,10 +41,8 @@ _SIZES = ("64", "2,048", "65,536")
 
 def _put(page: str, name: str, heads: list[str], rows: list[list[str]]) -> str:
     """A page with one of its tables."""
-    every = [heads, ["---"] * len(heads), *rows]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in every)
-    pattern = rf"<!-- {name} -->\n\n(\|.*\n)*\n?"
-    return re.sub(pattern, lambda _: f"<!-- {name} -->\n\n{table}\n", page)
+    shown = f"<!-- {name} -->\n\n{results_page.table(heads, rows)}\n"
+    return re.sub(rf"<!-- {name} -->\n\n(\|.*\n)*\n?", lambda _: shown, page)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import tyro
 
 import veenv
+from scripts.benchmarks.cases import PUBLISHED
 from veenv.env.observe import ObservationKind
 from veenv.graph.graph import LABELLINGS, Graph
 from veenv.graph.layout import Positions, positions
@@ -28,10 +29,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 RECORDS, PAGE, TABLE = DOCS / "tasks.json", DOCS / "catalogue.md", DOCS / "tasks.md"
 PICTURES = DOCS / "pictures" / "tasks"
 CLASSICAL = {"reverse": "reverse", "forward": "forward", "markowitz": "Markowitz"}
-PUBLISHED = {
-    "RoeFlux_1d": 320, "RobotArm_6DOF": 231, "HumanHeartDipole": 148, "PropaneCombustion": 88
-}  # fmt: skip
-"""The better of AlphaZero and PPO in Lohoff and Neftci (2024), where the graphs are theirs."""
 HEAD = """\
 | task | best known | reverse | forward | Markowitz | leaves, vertices |
 | --- | ---: | ---: | ---: | ---: | --- |

@@ -51,7 +51,7 @@ def test_hill_climbing_stands_in_for_kernels_that_are_not_ready(task_graph, meth
     assert result.seconds >= 1.0
 
 
-def test_a_stand_in_begins_where_it_is_told(task_graph, never_ready):
+def test_a_fallback_begins_where_it_is_told(task_graph, never_ready):
     graph = task_graph("RoeFlux_1d")
     assert graph.cost(graph.forward()) > graph.cost(graph.reverse())
     result = search(graph, "anneal", budget="100ms", start=graph.forward())
@@ -67,7 +67,7 @@ def test_classical_orders_need_no_kernels(task_graph, method, never_ready):
     assert 0 < result.lower_bound <= result.cost
 
 
-def test_the_stand_in_keeps_to_the_orders_that_a_graph_allows(never_ready):
+def test_the_fallback_keeps_to_the_orders_that_a_graph_allows(never_ready):
     """A rule that is not linear in its cotangent cannot be applied in the forward order."""
 
     @jax.custom_vjp

@@ -1,4 +1,4 @@
-"""A search against the clock: in the background, while hill climbing in Python stands in for it.
+"""A search against the clock: in the background, with hill climbing in Python as its fallback.
 
 What takes long and cannot be interrupted (a kernel that compiles, a policy that XLA compiles, one
 evaluation of a huge graph) runs in threads of its own.  The caller's thread waits, reports, and
@@ -60,7 +60,7 @@ class Race:
         self.bound, self.evaluations = 0, 0
         self.ready = self.left = False
         self._limit, self._seed, self._slowest = limit, seed, 0.0
-        self._stand_in: tuple[tuple[int, ...], int] | None = None
+        self._fallback: tuple[tuple[int, ...], int] | None = None
         self._going = Event()
         self._news: queue.SimpleQueue[Progress] = queue.SimpleQueue()
 
@@ -116,10 +116,10 @@ class Race:
         if self.found is not None:
             return self.found
         if self.tracker is None:
-            return self._stand_in
+            return self._fallback
         order, cost = self.tracker.best
-        if self._stand_in is not None and self._stand_in[1] < cost:
-            return self._stand_in
+        if self._fallback is not None and self._fallback[1] < cost:
+            return self._fallback
         return self.problem.to_ids(order), cost
 
     def _report(self, progress: Progress) -> None:
@@ -138,17 +138,17 @@ class Race:
             order, began = graph.legal(make()), time.perf_counter()
             self._offer(order, graph.cost(order, model))
             self._slowest = max(self._slowest, time.perf_counter() - began)
-        if self._stand_in is None or self._going.wait(_PATIENCE):
+        if self._fallback is None or self._going.wait(_PATIENCE):
             return
-        for order, cost in climb(graph, self._stand_in[0], model, self._seed):
+        for order, cost in climb(graph, self._fallback[0], model, self._seed):
             self._offer(order, cost)
             if self._going.is_set():
                 return
 
     def _offer(self, order: tuple[int, ...], cost: int) -> None:
         self.evaluations += 1
-        if self._stand_in is None or cost < self._stand_in[1]:
-            self._stand_in = order, cost
+        if self._fallback is None or cost < self._fallback[1]:
+            self._fallback = order, cost
 
     def _time_left(self) -> float:
         """Seconds until the caller has to check the order found, and leave."""

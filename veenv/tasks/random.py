@@ -1,4 +1,4 @@
-"""Seeded random functions: as many equations as asked for, tame values, no vanishing derivative."""
+"""Seeded random functions: as many equations as asked for, moderate values, no zero derivative."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -148,7 +148,7 @@ class _Program:
         )
 
     def badness(self, instruction: Instruction) -> tuple[float, np.ndarray, np.ndarray]:
-        """How far an equation is from tame, and its values at the point and near it."""
+        """How far an equation is from moderate, and its values at the point and near it."""
         operation = OPERATIONS[instruction.operation]
         args = [self.values[i] for i in instruction.operands]
         near_args = [self.near[i] for i in instruction.operands]
@@ -164,7 +164,7 @@ class _Program:
         return (total if np.isfinite(total) else np.inf), value, near
 
     def extend(self, counts: tuple[int, int, int], arrays: bool) -> None:
-        """Adds the first tame equation found, or the tamest of several."""
+        """Adds the first moderate equation found, or the most moderate of several."""
         best = self.instruction(self.operands(*counts), arrays)
         lowest, value, near = self.badness(best)
         for _ in range(MAX_TRIES):

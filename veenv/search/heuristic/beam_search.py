@@ -6,7 +6,7 @@ known; extensions that eliminate the same set are merged (the cheapest stays) an
 go on.  So a pass never ends above its guide, every score is the cost of a real order, and the best
 order met anywhere becomes the next guide.
 
-Sets are told apart by the exclusive or of one random 64-bit number per vertex (Zobrist 1970).  A
+Sets are distinguished by the exclusive or of one random 64-bit number per vertex (Zobrist 1970).  A
 collision, or for arrays two orders of one set with different structures, could only drop a state.
 """
 
