@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf, prod
@@ -235,29 +236,42 @@ class Graph:
 
         Griewank & Reese (1991), "On the calculation of Jacobian matrices by the Markowitz rule".
         """
-        edges = [(u, v, True) for u, v in self.edges]
-        tableau: Tableau[bool] = Tableau(self.num_nodes, edges)
 
-        def degree(vertex: int) -> int:
-            node = self.node(vertex)
+        def degree(tableau: Tableau[bool], node: int) -> int:
             return len(tableau.preds[node]) * len(tableau.succs[node])
 
-        current = {v: degree(v) for v in self.eliminable}
+        return self.greedily(((u, v, True) for u, v in self.edges), degree)
+
+    def greedily(
+        self,
+        edges: Iterable[tuple[int, int, bool]],
+        score: Callable[[Tableau[bool], int], float],
+    ) -> tuple[int, ...]:
+        """Always the vertex of least score next, ties to the lowest id.
+
+        Scored anew are the neighbours of what has been eliminated.
+
+        Args:
+          edges: source, target and whether the edge carries a value.
+          score: of a node among the edges that there are then.
+        """
+        tableau: Tableau[bool] = Tableau(self.num_nodes, edges)
+        current = {v: score(tableau, self.node(v)) for v in self.eliminable}
         heap = [(d, v) for v, d in current.items()]
         heapq.heapify(heap)
         order = []
         while heap:
             d, vertex = heapq.heappop(heap)
             if current.get(vertex) != d:
-                continue  # eliminated, or its degree has changed since
+                continue  # eliminated, or its score has changed since
             del current[vertex]
             order.append(vertex)
             node = self.node(vertex)
             touched = [*tableau.preds[node], *tableau.succs[node]]
-            tableau.eliminate(node, _true, _true, keep=node in self.output_nodes)
+            tableau.eliminate(node, operator.or_, _true, keep=node in self.output_nodes)
             for other in (n - self.num_inputs + 1 for n in touched):
                 if other in current:
-                    new = degree(other)
+                    new = score(tableau, self.node(other))
                     if new != current[other]:
                         current[other] = new
                         heapq.heappush(heap, (new, other))

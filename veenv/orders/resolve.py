@@ -12,6 +12,7 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.graph.program import normalise_argnums
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order, climb
+from veenv.orders.scored import scored_orders
 from veenv.orders.shipped import best_for
 
 _COST: CostModel = "operations"
@@ -24,16 +25,19 @@ OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 def automatic_order(graph: Graph) -> tuple[int, ...]:
     """The order of fewest operations among the shipped, the classical and a few others.
 
-    The classical order with the fewest operations is improved by moves of single vertices, of which
-    a fixed sequence is tried; how many depends on the size of the graph alone.
+    The classical order with the fewest operations, or of scalars a scored one, is improved by moves
+    of single vertices, of which a fixed sequence is tried; how many depends on the graph alone.
     """
     try:
         return best_for(graph, _COST).ids_for(graph)
     except ValueError:
         pass  # none is shipped
-    classical = [graph.legal(ids) for ids in (graph.reverse(), graph.forward(), graph.markowitz())]
-    start = min(classical, key=lambda ids: graph.cost(ids, _COST))
+    starts = [graph.legal(ids) for ids in (graph.reverse(), graph.forward(), graph.markowitz())]
     evaluations = min(_MOST, _EDGES // max(1, len(graph.edges)))
+    if graph.is_scalar and len(graph.edges) <= _EDGES:
+        starts += scored_orders(graph)
+        evaluations //= 4  # the rest of the time is better spent on a scored order
+    start = min(starts, key=lambda ids: graph.cost(ids, _COST))
     *_, (found, _) = islice(climb(graph, start, _COST), 1 + evaluations)
     return found
 

@@ -1,0 +1,89 @@
+"""Orders in one pass each: always the vertex next that a linear score rates best.
+
+The score reads ten numbers of a vertex as the graph is then: its in-degree, out-degree and their
+product, what its elimination multiplies, adds and fills in, and where it lies between the inputs
+and the outputs.  `scripts/data/train_scorer.py` has found the weights on training sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log1p
+
+from veenv.graph.graph import Graph
+from veenv.graph.tableau import Tableau
+
+NUM_FEATURES = 10
+WEIGHTS: tuple[tuple[float, ...], ...] = (
+    (-0.145, 0.35, 1.058, 0.041, 0.585, 0.705, -1.17, 0.541, -2.832, 0.121),
+)
+"""Of each score those of the features, in the order of `features`."""
+
+_LOGS = [round(log1p(k), 6) for k in range(4096)]
+
+
+def _log(number: int) -> float:
+    """log(1 + number), mostly of a table, rounded: equal on every machine."""
+    return _LOGS[number] if number < len(_LOGS) else round(log1p(number), 6)
+
+
+def features(
+    tableau: Tableau[bool], node: int, place: tuple[float, float, float]
+) -> tuple[float, ...]:
+    """What a score reads of a node; edges that carry a value are True."""
+    preds, succs = tableau.preds, tableau.succs
+    ins, outs = preds[node], succs[node].keys()
+    num_in, num_out = len(ins), len(outs)
+    multiplied = sum(ins.values()) * sum(preds[target][node] for target in outs)
+    added = sum(len(outs & succs[source].keys()) for source in ins)
+    pairs = num_in * num_out
+    return (
+        _log(num_in),
+        _log(num_out),
+        _log(multiplied),
+        _log(added),
+        _log(pairs - added),
+        _log(pairs),
+        _log(multiplied + added),
+        *place,
+    )
+
+
+def places(graph: Graph) -> dict[int, tuple[float, float, float]]:
+    """Of each node that can be eliminated: depth in the graph, depth on its paths, is an output."""
+    depth, height = [0] * graph.num_nodes, [0] * graph.num_nodes
+    for source, target in sorted(graph.edges):
+        depth[target] = max(depth[target], depth[source] + 1)
+    for source, target in sorted(graph.edges, reverse=True):
+        height[source] = max(height[source], height[target] + 1)
+    deepest = max(depth, default=0) or 1
+    return {
+        node: (
+            depth[node] / deepest,
+            depth[node] / (depth[node] + height[node]),
+            float(node in graph.output_nodes),
+        )
+        for node in map(graph.node, graph.eliminable)
+    }
+
+
+def scored_orders(
+    graph: Graph, weights: tuple[tuple[float, ...], ...] = WEIGHTS
+) -> Iterator[tuple[int, ...]]:
+    """An order of each score, for graphs of scalars.
+
+    Examples:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> list(scored_orders(graph))
+      [(1, 2)]
+    """
+    where = places(graph)
+    edges = [(u, v, not s.unit) for (u, v), s in graph.structures("operations").items()]
+    for own in weights:
+
+        def score(tableau: Tableau[bool], node: int, own: tuple[float, ...] = own) -> float:
+            seen = features(tableau, node, where[node])
+            return sum(map(float.__mul__, own, seen))
+
+        yield graph.legal(graph.greedily(edges, score))
