@@ -29,7 +29,7 @@ from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosin
 from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
-from veenv.engine.indexing import Half, eliminate_sparse, half_of
+from veenv.engine.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
 from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
 from veenv.engine.remembered import BY_XLA, Memory, memory_of
@@ -473,18 +473,18 @@ class _Wanted:
         modes = {} if plain else other_modes(lin, name, self.argnums, has_aux=self.has_aux)
         inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
         halves = not plain and self.symmetric is not None and self.symmetric(args, kwargs)
-        half = half_of(lin) if halves else Half()
+        symmetric = symmetric_blocks(lin) if halves else SymmetricBlocks()
         thin = not (plain or self.dense) and self.compared is not None and _thin(lin, inputs, ids)
         if not (plain or thin) and (alone := modes_alone(lin, ids, modes)):
             return Results([], alone)
         sparse = self.sparse or thin
         with equal_bodies_once(), meeting_infinity(meets_infinity(lin)):
-            values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
-            blocks = [all_blocks(lin, done.terms, half, sparse=sparse)]
+            values, done = _eliminated(lin, inputs, ids, symmetric, sparse=sparse)
+            blocks = [all_blocks(lin, done.terms, symmetric, sparse=sparse)]
             if not (plain or sparse):
                 for one in other_orders(lin, ids, name, modes=bool(modes)):
                     left = eliminate(lin, values.edges, one).terms
-                    blocks.append(all_blocks(lin, left, half, sparse=False))
+                    blocks.append(all_blocks(lin, left, symmetric, sparse=False))
             blocks = _dense(blocks) if self.dense or thin else blocks
             several = isinstance(self.argnums, tuple)
             trees = [assembled(program, rows, inputs, several) for rows in blocks]
@@ -540,8 +540,8 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
     def count(inputs: Any) -> None:
         nonlocal stored
         with memoised():
-            _, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
-            rows = all_blocks(lin, done.terms, Half(), sparse=True)
+            _, done = _eliminated(lin, inputs, ids, SymmetricBlocks(), sparse=True)
+            rows = all_blocks(lin, done.terms, SymmetricBlocks(), sparse=True)
         several = (block for row in rows for block in row if isinstance(block, SparseTensor))
         stored = sum(block.nse for block in several)
 
@@ -550,7 +550,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
 
 def _eliminated(
-    lin: Linearisation, inputs: Any, ids: Sequence[int], half: Half, *, sparse: bool
+    lin: Linearisation, inputs: Any, ids: Sequence[int], symmetric: SymmetricBlocks, *, sparse: bool
 ) -> tuple[Evaluation, Elimination]:
     """The values of a program, and what is left when the vertices of an order are gone."""
     given = jax.tree.leaves(inputs)
@@ -561,7 +561,7 @@ def _eliminated(
     if sparse:
         around = Around.alone(lin)
         values = evaluate(lin, leaves, around=around)
-        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, half, around)
+        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, symmetric, around)
     values = evaluate(lin, leaves)
     return values, eliminate(lin, values.edges, ids, values.calls)
 

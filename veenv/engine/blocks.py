@@ -13,7 +13,7 @@ import numpy as np
 from veenv import _compat
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import dense
-from veenv.engine.indexing import Half
+from veenv.engine.indexing import SymmetricBlocks
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
@@ -31,12 +31,12 @@ Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
 
 
 def all_blocks(
-    lin: Linearisation, left: Left, half: Half, *, sparse: bool
+    lin: Linearisation, left: Left, symmetric: SymmetricBlocks, *, sparse: bool
 ) -> list[tuple[Any, ...]]:
     """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
 
     def one(output: int, source: int) -> Any:
-        if (source, lin.graph.outputs[output]) in half.mirrors:
+        if (source, lin.graph.outputs[output]) in symmetric.omitted:
             return block_of(lin, left, source, output, sparse=sparse).T
         return block_of(lin, left, output, source, sparse=sparse)
 

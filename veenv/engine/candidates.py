@@ -190,7 +190,7 @@ def by_jax(
 
 
 def mode_of(
-    program: Program, name: OwnMode, argnums: int | Iterable[int], has_aux: bool
+    program: Program, name: str, argnums: int | Iterable[int], has_aux: bool
 ) -> Callable[..., tuple[Any, Any]]:
     """A mode of JAX: from arguments to what the function returns and its Jacobian."""
     again, inputs = program.again, program.avals[: program.num_inputs]

@@ -35,16 +35,16 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Half:
+class SymmetricBlocks:
     """What of a symmetric Jacobian is left out of an elimination."""
 
     # edges that are not formed: their block is the transpose of another
-    mirrors: frozenset[Pair] = frozenset()
+    omitted: frozenset[Pair] = frozenset()
     # edges of which what is below the diagonal is what is above it
     triangles: frozenset[Pair] = frozenset()
 
 
-def half_of(lin: Linearisation) -> Half:
+def symmetric_blocks(lin: Linearisation) -> SymmetricBlocks:
     """The half of a Jacobian that is left out, where the k-th output is the k-th input's gradient.
 
     Of two blocks that are each other's transpose the one in a later row is left out, of a block on
@@ -59,9 +59,9 @@ def half_of(lin: Linearisation) -> Half:
     last = {node: some for node, some in rows.items() if node not in inside}
     every = [(u, node, some) for u in range(graph.num_inputs) for node, some in last.items()]
     dtypes = {a.dtype for a in lin.program.avals[: graph.num_inputs]}
-    mirrors = frozenset((u, v) for u, v, some in every if min(some) > u and len(dtypes) == 1)
+    omitted = frozenset((u, v) for u, v, some in every if min(some) > u and len(dtypes) == 1)
     triangles = frozenset((u, v) for u, v, some in every if some == [u])
-    return Half(mirrors, triangles)
+    return SymmetricBlocks(omitted, triangles)
 
 
 class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
@@ -73,15 +73,15 @@ def eliminate_sparse(
     parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
-    half: Half | None = None,
+    symmetric: SymmetricBlocks | None = None,
     around: Around | None = None,
 ) -> Elimination:
     """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
 
-    Nothing is counted. `half`: what need not be computed, as the Jacobian is symmetric. `around`:
+    Nothing is counted. `symmetric`: what need not be computed of a symmetric Jacobian. `around`:
     what is known where the program is run.
     """
-    half = Half() if half is None or calls else half
+    symmetric = SymmetricBlocks() if symmetric is None or calls else symmetric
     order = tuple(order)
     around = around or Around.alone(lin)
     for blocks in () if calls else (False, True):
@@ -89,9 +89,9 @@ def eliminate_sparse(
         if not found:
             break
         with suppress(_TooMany):
-            return Elimination(_eliminate(lin, parallel, order, found, half), (), ())
+            return Elimination(_eliminate(lin, parallel, order, found, symmetric), (), ())
     edges = {pair: list(map(structured_edge, several)) for pair, several in parallel.items()}
-    return eliminate_under(Sparse(), lin, edges, order, calls, half.mirrors)
+    return eliminate_under(Sparse(), lin, edges, order, calls, symmetric.omitted)
 
 
 def _eliminate(
@@ -99,7 +99,7 @@ def _eliminate(
     parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Sequence[int],
     found: Mapping[Move, Matrix],
-    half: Half,
+    symmetric: SymmetricBlocks,
 ) -> dict[Pair, sums.Terms | Matrix]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
@@ -110,22 +110,22 @@ def _eliminate(
             plain[pair] = rest
     policy = Sparse()
     gathered = ((u, v, policy.gather(s)) for (u, v), s in plain.items())
-    first = Tableau(graph.num_nodes, gathered, half.mirrors)
+    first = Tableau(graph.num_nodes, gathered, symmetric.omitted)
     nodes = [graph.node(vertex) for vertex in order]
     outputs = graph.output_nodes
     for node in nodes:
         if node not in waiting:
             first.eliminate(node, policy.multiply, policy.add, keep=node in outputs)
-    later, done = _split(lin, _edges(first), waiting, half)
+    later, done = _split(lin, _edges(first), waiting, symmetric)
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)
     known = all(isinstance(x, Indexed) for several in later.values() for x in several)
-    triangles = half.triangles if known else ()
+    triangles = symmetric.triangles if known else ()
     placed = (
         (u, v, _Placed.of((u, v), entries.total(several), triangles))
         for (u, v), several in later.items()
     )
-    second = Tableau(graph.num_nodes, placed, half.mirrors)
+    second = Tableau(graph.num_nodes, placed, symmetric.omitted)
     later_nodes = [node for node in nodes if node in waiting]
     for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
         second.eliminate(node, _multiply, _add, keep=node in outputs)
@@ -177,7 +177,7 @@ def _split(
     lin: Linearisation,
     left: Mapping[Pair, sums.Terms | Indexed],
     waiting: Container[int],
-    half: Half,
+    symmetric: SymmetricBlocks,
 ) -> tuple[dict[Pair, list[Matrix]], dict[Pair, sums.Terms | Indexed]]:
     """The edges that are to be multiplied further, as entries, and those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
@@ -185,7 +185,7 @@ def _split(
     later: dict[Pair, list[Matrix]] = {}
     done: dict[Pair, sums.Terms | Indexed] = {}
     for (u, v), some in left.items():
-        further = v in waiting or ((u, v) in half.triangles and v in unfinished)
+        further = v in waiting or ((u, v) in symmetric.triangles and v in unfinished)
         if u in inputs and v in outputs and not further:
             done[u, v] = some
         else:
