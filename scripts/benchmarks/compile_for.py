@@ -45,7 +45,7 @@ from veenv.agents.devices import AXIS
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.training.played import Played, make_trainer
 from veenv.env.random_play import random_episodes
-from veenv.kernel.pallas import NAME, PallasKernel, has_waves
+from veenv.kernel.pallas import NAME, PallasKernel, has_sines
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.ptx import PtxKernel
 
@@ -162,7 +162,7 @@ def _bundles(kernel: PallasKernel) -> str:
     runs = itertools.groupby(depths, key=lambda depth: depth > 1)
     loops = [len([*run]) for inside, run in runs if inside]
     parts, *values = kernel.block(POINTS)
-    never = sum(loops[1:]) if has_waves(kernel.program) else 0
+    never = sum(loops[1:]) if has_sines(kernel.program) else 0
     more = (parts - 1) * (sum(loops) - never)
     return f"{(len(depths) + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
 

@@ -249,10 +249,6 @@ class _Statements(Backend[_Array]):
         head = f"for (int32_t k = 0; k < {count}; ++k)"
         self.lines.append(f"{head} {target.at('k')} = {source.at('k')};")
 
-    def write(self, op: Op, array: _Array, place: str, value: str) -> None:
-        """Writes an entry."""
-        self.put(array, place, value)
-
     def output(self, name: str, ids: Sequence[int]) -> None:
         """Fills an output; what lies evenly in an array is copied in a loop."""
         of_array: dict[int, list[int]] = {}

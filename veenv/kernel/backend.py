@@ -86,9 +86,9 @@ class Backend(ABC, Generic[A]):
     def copy(self, source: A, target: A, count: int, mask: Any = None) -> None:
         """Copies so many entries of an array, where a mask is true."""
 
-    @abstractmethod
     def write(self, op: Op, array: A, place: Any, value: Any) -> None:
         """Writes the entry at a place that is computed, where the loops still run."""
+        self.put(array, place, value)
 
     @abstractmethod
     def repeat(self, loop: InLoop[A]) -> Sequence[Any]:

@@ -27,7 +27,7 @@ from veenv.rules.axes import Tie, ties_of
 
 Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
-Gone = Mapping[int, frozenset[int]]
+Looped = Mapping[int, frozenset[int]]
 """Of variables the axes that are loops already, along which all entries are the same operation."""
 Values = MutableMapping[int, Ids]
 """The operations of variables."""
@@ -77,6 +77,10 @@ class Batches:
       enter: of an equation that is a call the jaxpr, and which operands are its arguments.
       constant: the numbers of a constant's entries.
       limit: the most operations a step may have.
+
+    Attributes:
+      avals: shapes and dtypes of variables, by number.
+      limit: as given.
     """
 
     def __init__(
@@ -88,8 +92,8 @@ class Batches:
         limit: int,
     ):
         self._b, self._evaluate, self._enter = b, evaluate, enter
-        self._constant, self._limit = constant, limit
-        self._avals: list[Any] = []
+        self._constant, self.limit = constant, limit
+        self.avals: list[Any] = []
         self._lines: list[Line] = []
         self._values: dict[int, Ids] = {}
         self._constants: set[int] = set()
@@ -98,7 +102,7 @@ class Batches:
 
     def outputs(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
-        if self._entries(jaxpr) > _ENTRIES * self._limit:
+        if self._entries(jaxpr) > _ENTRIES * self.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
         given = (*map(self._constant, consts), *ins)
         pairs = zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True)
@@ -107,7 +111,7 @@ class Batches:
         outs = self._inline(jaxpr, numbers[:count], numbers[count:])
         if self._best(self._lines, {}) is None:
             raise CannotFuseError("no axis is a loop")
-        self._run(self._b, self._lines, self._values, frozenset(outs), {})
+        self.with_loops(self._b, self._lines, self._values, frozenset(outs), {})
         return [self._values[v] for v in outs]
 
     def _entries(self, jaxpr: Any) -> int:
@@ -121,13 +125,14 @@ class Batches:
                 total += sum(prod(v.aval.shape) for v in eqn.outvars)
         return total
 
-    def _new(self, aval: Any) -> int:
-        self._avals.append(aval)
-        return len(self._avals) - 1
+    def new(self, aval: Any) -> int:
+        """The number of a variable that is new."""
+        self.avals.append(aval)
+        return len(self.avals) - 1
 
     def _known(self, aval: Any, ids: Ids) -> int:
         """A variable whose operations are known."""
-        v = self._new(aval)
+        v = self.new(aval)
         self._values[v] = ids
         found = constant(self._b, ids)
         if found is not None:
@@ -162,7 +167,7 @@ class Batches:
                 found = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
                 outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, found, strict=True)]
             else:
-                outs = [self._new(v.aval) for v in eqn.outvars]
+                outs = [self.new(v.aval) for v in eqn.outvars]
                 cut = ((),) * len(operands)
                 line = Line(
                     eqn, tuple(operands), tuple(outs), tuple(ties_of(eqn, indexed=False)), cut
@@ -171,24 +176,30 @@ class Batches:
             at.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
-    def _run(
-        self, b: Builder, lines: Sequence[Line], values: Values, wanted: frozenset[int], gone: Gone
+    def with_loops(
+        self,
+        b: Builder,
+        lines: Sequence[Line],
+        values: Values,
+        wanted: frozenset[int],
+        looped: Looped,
     ) -> None:
         """Evaluates lines, with loops where an axis is found."""
-        plan = self._best(lines, gone)
+        plan = self._best(lines, looped)
         if plan is None:
-            self._plain(b, lines, values)
+            self.without_loops(b, lines, values)
             return
         for stage in range(1 + max(plan.stage)):
             here = [k for k, s in enumerate(plan.stage) if s == stage]
             outside = [k for k in here if plan.chosen[k] is None]
             inside = [k for k in here if plan.chosen[k] is not None]
             read = {v for k in {*range(len(lines))}.difference(outside) for v in lines[k].ins}
-            self._run(b, [lines[k] for k in outside], values, wanted | read, gone)
+            self.with_loops(b, [lines[k] for k in outside], values, wanted | read, looped)
             if inside:
-                _Loop(self, lines, plan, inside, wanted, gone).write(b, values)
+                _Loop(self, lines, plan, inside, wanted, looped).write(b, values)
 
-    def _plain(self, b: Builder, lines: Sequence[Line], values: Values) -> None:
+    def without_loops(self, b: Builder, lines: Sequence[Line], values: Values) -> None:
+        """Evaluates lines as they are."""
         for line in lines:
             operands = [values[v] for v in line.ins]
             for k, axes in enumerate(line.cut):
@@ -197,10 +208,10 @@ class Batches:
             for v, ids in zip(line.outs, self._evaluate(b, line.eqn, operands), strict=True):
                 values[v] = ids
 
-    def _best(self, lines: Sequence[Line], gone: Gone) -> Plan | None:
+    def _best(self, lines: Sequence[Line], looped: Looped) -> Plan | None:
         """The axis whose loops leave the fewest operations."""
-        work = [self._work(line, gone) for line in lines]
-        opened = [[*self._open(line, gone)] for line in lines]
+        work = [self._work(line, looped) for line in lines]
+        opened = [[*self._open(line, looped)] for line in lines]
         together: dict[Pair, list[tuple[int, list[Pair]]]] = {}
         for k, pairs in ((k, pairs) for k, ties in enumerate(opened) for _, pairs in ties):
             for pair in pairs:
@@ -214,7 +225,7 @@ class Batches:
             tried += 1
             axis, touched = _followed(together, start)
             seen.update(axis.items())
-            length = self._avals[start[0]].shape[start[1]]
+            length = self.avals[start[0]].shape[start[1]]
             met = ((k, _tie(lines[k], opened[k], axis)) for k in touched)
             chosen = {k: tie for k, tie in met if tie is not None}
             saved = sum(work[k] for k in chosen) * (1 - 1 / length)
@@ -222,31 +233,31 @@ class Batches:
                 best, least = (length, axis, chosen), saved
         return best and _plan(lines, *best)
 
-    def _open(self, line: Line, gone: Gone) -> Iterator[tuple[Tie, list[Pair]]]:
+    def _open(self, line: Line, looped: Looped) -> Iterator[tuple[Tie, list[Pair]]]:
         """The ties of a line along which it is no loop yet, and may become one."""
         for tie in line.ties:
             pairs = line.pairs(tie)
-            if not pairs or any(j in gone.get(v, ()) for v, j in pairs):
+            if not pairs or any(j in looped.get(v, ()) for v, j in pairs):
                 continue
             if any(j in self._scattered.get(v, ()) for v, j in pairs):
                 continue  # what is chosen is known, one index at a time
             cut = any(j in axes for j, axes in zip(tie.ins, line.cut, strict=True))
-            if not cut and all(self._avals[v].shape[j] > 1 for v, j in pairs):
+            if not cut and all(self.avals[v].shape[j] > 1 for v, j in pairs):
                 yield tie, pairs
 
-    def _work(self, line: Line, gone: Gone) -> int:
+    def _work(self, line: Line, looped: Looped) -> int:
         """About how many operations a line takes."""
         if line.eqn.primitive.name in FREE:
             return 0
         sizes = [
-            n for k, n in enumerate(self._avals[line.outs[0]].shape)
-            if k not in gone.get(line.outs[0], ())
+            n for k, n in enumerate(self.avals[line.outs[0]].shape)
+            if k not in looped.get(line.outs[0], ())
         ]  # fmt: skip
         for tie in line.ties:
             if tie.out is None:
                 n, j = next((n, j) for n, j in enumerate(tie.ins) if j is not None)
-                if j not in line.cut[n] and j not in gone.get(line.ins[n], ()):
-                    sizes.append(self._avals[line.ins[n]].shape[j])
+                if j not in line.cut[n] and j not in looped.get(line.ins[n], ()):
+                    sizes.append(self.avals[line.ins[n]].shape[j])
         return prod(sizes)
 
 
@@ -318,11 +329,11 @@ class _Loop:
         plan: Plan,
         inside: Sequence[int],
         wanted: frozenset[int],
-        gone: Gone,
+        looped: Looped,
     ):
         self._of, self._plan = of, plan
         self._lines = [lines[k] for k in inside]
-        self._gone = dict(gone)
+        self._looped = dict(looped)
         self._columns: dict[tuple[int, int], int] = {}
         self._terms: dict[int, tuple[int, str]] = {}
         chosen = [plan.chosen[k] or Tie(None, ()) for k in inside]
@@ -337,14 +348,14 @@ class _Loop:
 
     def _line(self, line: Line, tie: Tie) -> Line:
         """A line as it is in the body."""
-        of, gone = self._of, self._gone
+        of, looped = self._of, self._looped
         ins = tuple(self._local(v, j) for v, j in zip(line.ins, tie.ins, strict=True))
         for v in line.outs:
-            gone[v] = gone.get(v, frozenset()).union(() if tie.out is None else [tie.out])
+            looped[v] = looped.get(v, frozenset()).union(() if tie.out is None else [tie.out])
         if tie.out is not None:
             return line._replace(ins=ins)
-        term = of._new(of._avals[line.outs[0]])
-        gone[term] = gone[line.outs[0]]
+        term = of.new(of.avals[line.outs[0]])
+        looped[term] = looped[line.outs[0]]
         self._terms[term] = line.outs[0], tie.combine
         rows = zip(line.cut, tie.ins, strict=True)
         cut = tuple(axes if j is None else (*axes, j) for axes, j in rows)
@@ -355,13 +366,13 @@ class _Loop:
         if j is None or (v in self._made and self._plan.axis[v] == j):
             return v
         if (v, j) not in self._columns:
-            self._columns[v, j] = new = self._of._new(self._of._avals[v])
-            self._gone[new] = self._gone.get(v, frozenset()) | {j}
+            self._columns[v, j] = new = self._of.new(self._of.avals[v])
+            self._looped[new] = self._looped.get(v, frozenset()) | {j}
         return self._columns[v, j]
 
     def write(self, b: Builder, values: Values) -> None:
         """Adds it to a program; a body that is too long has loops of its own."""
-        of, axis, avals = self._of, self._plan.axis, self._of._avals
+        of, axis, avals = self._of, self._plan.axis, self._of.avals
         carry = [
             np.full(avals[v].shape, neutral(b, name, dtype_name(avals[v].dtype)), np.int64)
             for v, (_, name) in self._terms.items()
@@ -375,13 +386,13 @@ class _Loop:
         for nested in (False, True):
             try:
                 trace = self._trace(values, nested)
-                found = loops.scan(b, trace, carry, stacks, turns, outs, of._limit)
+                found = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
                 break
             except CannotFuseError:
                 if nested:
                     raise
         if found is None:
-            of._plain(b, self._lines, values)
+            of.without_loops(b, self._lines, values)
             return
         for (v, _), ids in zip(self._terms.values(), found, strict=False):
             values[v] = ids
@@ -395,18 +406,18 @@ class _Loop:
             inner: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
             own = {
-                new: np.broadcast_to(np.expand_dims(ids, j), of._avals[v].shape)
+                new: np.broadcast_to(np.expand_dims(ids, j), of.avals[v].shape)
                 for ((v, j), new), ids in zip(self._columns.items(), entries, strict=True)
             }
             known = _Inside(own, lambda v: capture(values[v]))
             if nested:
                 kept = frozenset((*self._terms, *self._stacked))
-                of._run(inner, self._body, known, kept, self._gone)
+                of.with_loops(inner, self._body, known, kept, self._looped)
             else:
-                of._plain(inner, self._body, known)
+                of.without_loops(inner, self._body, known)
             sums = []
             for (v, (_, name)), before in zip(self._terms.items(), carry, strict=True):
-                dtype = dtype_name(of._avals[v].dtype)
+                dtype = dtype_name(of.avals[v].dtype)
                 rows = zip(before.ravel().tolist(), known[v].ravel().tolist(), strict=True)
                 ids = inner.rows(operation(name, dtype), dtype, rows)
                 sums.append(np.array(ids, np.int64).reshape(before.shape))

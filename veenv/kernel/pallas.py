@@ -20,15 +20,24 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
-from veenv.kernel.pallas_code import NARROW, WAVES, Run, View, Waves, apply, memory_of, tables_of
+from veenv.kernel.pallas_code import (
+    NARROW,
+    SINES,
+    Run,
+    SinesAndCosines,
+    View,
+    apply,
+    memory_of,
+    tables_of,
+)
 from veenv.kernel.program import CannotFuseError, Leaf, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
 
 
-def has_waves(program: ScalarProgram) -> bool:
+def has_sines(program: ScalarProgram) -> bool:
     """Whether a program has sines outside of loops, and is small enough to be compiled twice."""
     calls = {op.attr for op in program.ops if op.name == "call" and op.dtype == "float32"}
-    return program.size <= _CODE and not calls.isdisjoint(WAVES)
+    return program.size <= _CODE and not calls.isdisjoint(SINES)
 
 
 LEAST = 8, 128
@@ -160,13 +169,13 @@ class PallasKernel:
             lax.fori_loop(0, parts, lambda t, _: compute(refs, t), None)
 
         def body(*refs: Any) -> None:
-            if not has_waves(program):
+            if not has_sines(program):
                 return all_parts(refs)
 
             def quickly(t: Any, largest: jax.Array) -> jax.Array:
-                waves = Waves(apply)
-                compute(refs, t, waves)
-                return jnp.maximum(largest, waves.largest())
+                sines = SinesAndCosines(apply)
+                compute(refs, t, sines)
+                return jnp.maximum(largest, sines.largest())
 
             largest = lax.fori_loop(0, parts, quickly, jnp.zeros(values, jnp.float32))
             pl.when(~(jnp.max(largest) <= expansions.QUICK))(lambda: all_parts(refs))

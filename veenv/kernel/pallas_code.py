@@ -192,7 +192,7 @@ def _both(where: jax.Array, mask: Any) -> jax.Array:
     return where if mask is None else where & mask
 
 
-class Waves:
+class SinesAndCosines:
     """Operations on a TPU, with sines and cosines of moderate arguments, one reduction for both."""
 
     def __init__(self, apply: Apply):
@@ -201,19 +201,19 @@ class Waves:
 
     def __call__(self, op: Op, args: Sequence[Any]) -> jax.Array:
         """One operation."""
-        if op.name != "call" or op.attr not in WAVES:
+        if op.name != "call" or op.attr not in SINES:
             return self._apply(op, args)
         (x,) = args
         if id(x) not in self._known:
             self._known[id(x)] = x, expansions.sine_and_cosine(x)
-        return self._known[id(x)][1][WAVES.index(op.attr)]
+        return self._known[id(x)][1][SINES.index(op.attr)]
 
     def largest(self) -> jax.Array:
         """The largest sizes of arguments; NaN where one is."""
         return functools.reduce(jnp.maximum, (jnp.abs(x) for x, _ in self._known.values()))
 
 
-WAVES = ("sin", "cos")
+SINES = ("sin", "cos")
 
 
 def apply(op: Op, args: Sequence[Any]) -> jax.Array:

@@ -69,7 +69,7 @@ class Instructions(Emitter, Backend[Stored]):
         for position in self.span:
             op = self.program.ops[position]
             if op.name == "input" and op.attr[1] is None:
-                self._unweave(position, op)
+                self._deinterleave(position, op)
             self.run([position])
             if position in self.kept:
                 value = self.scope.names[position]
@@ -241,7 +241,7 @@ class Instructions(Emitter, Backend[Stored]):
                 self.each(count, functools.partial(self.put, array.view(k, 1), value=value))
             k += count
 
-    def _unweave(self, position: int, op: Op) -> None:
+    def _deinterleave(self, position: int, op: Op) -> None:
         """Stores a vector for each entry of an input leaf."""
         number, array = op.attr[0], self.stored(position)
         leaf = self.program.inputs[number]

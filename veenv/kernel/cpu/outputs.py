@@ -2,10 +2,10 @@
 
 The code writes small leaves as they lie in memory. Of a large one it writes a vector for each value
 as soon as that is known, once if several entries have it, and the driver brings the vectors into
-the order of memory, in a loop: weaving them in the code would take several instructions for each,
-and keep all of them waiting for the last. Most entries of the dense Jacobian of a stencil are zero:
-of a leaf that is almost all constants the driver copies these, as a row for each point, and puts
-the others in their places.
+the order of memory, in a loop: interleaving them in the code would take several instructions for
+each, and keep all of them waiting for the last. Most entries of the dense Jacobian of a stencil are
+zero: of a leaf that is almost all constants the driver copies these, as a row for each point, and
+puts the others in their places.
 """
 
 from __future__ import annotations
