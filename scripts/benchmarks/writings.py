@@ -28,7 +28,7 @@ def writings(
     Args:
         problem: names of the problems.
         scale: of their sizes, by 0.1 a tenth.
-        repeats: calls of each writing, at least; the median is shown.
+        repeats: calls of each writing, at least; shown is the time below which a tenth of them is.
     """
     jax.config.update("jax_enable_x64", True)
     warm()

@@ -126,8 +126,8 @@ def _listed(
         found[i] = None
         for u in users.get(i, ()):
             missing[u] -= 1
-        for u in {*users.get(i, ()), *falls(i)} - found.keys():
-            if not missing[u]:
+        for u in {*users.get(i, ()), *falls(i)}:
+            if u not in found and not missing[u]:
                 heapq.heappush(ready, (*rank(u, len(found)), u))
     return [*found]
 

@@ -155,6 +155,11 @@ def operations_of(jaxpr: Any) -> float:
     """About how many operations a jaxpr of one point does, each once, those of a loop each step."""
     total = 0.0
     for equation in walk.needed(opened := _compat.open_jaxpr(jaxpr), opened.outvars):
+        kernel = equation.params.get("kernel")
+        if isinstance(program := getattr(kernel, "program", None), ScalarProgram):
+            batch = kernel.batch_of(walk.in_avals(equation))
+            total += prod(batch) * program.executed
+            continue
         body = _body(equation)
         if body is not None:
             total += operations_of(body)
