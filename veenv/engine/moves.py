@@ -1,8 +1,8 @@
 """Elemental partials as entries at known places: what moves numbers, or multiplies by known zeros.
 
 A gather, a scatter, a slice or a reshape takes each result from one operand element, or adds each
-element to one result.  To the algebra of structures the first two are operators without structure,
-and a product with values makes the zeros of a reshape stored ones; here they are index arrays.
+element to one result.  The algebra of structures knows nothing of where a gather takes from, and
+stores zeros where a reshape is multiplied by values; here all of them are index arrays.
 
 A complex variable is an array with one more axis for its real and its imaginary part
 (`veenv.rules.complex`): what moves numbers moves both, and a factor that is known to be real or

@@ -25,7 +25,7 @@ from veenv.kernel.program import (
 )
 
 SHORT = LONG
-"""What all steps may take of the code to be unrolled: one function, which is compiled as fast."""
+"""Operations of all steps up to which a loop is unrolled: they fit one function of the code."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""
 Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]

@@ -129,7 +129,7 @@ _ENTRIES = 100
 _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
 _VERY_LONG = 16 * LONG
-"""Code that takes ten seconds to compile: a loop that is half as long may take a quarter more."""
+"""Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
 
 
