@@ -230,8 +230,7 @@ def report(
     limit = min(args.timing, (args.seconds or inf) / 4)  # of a short run not most of its time
     if limit > 0 and (learned or polished):
         last = list(orders.values())[-1].ids
-        point = task.example_args()
-        write_line(compare(task.fun, task.argnums, point, last, limit=limit).text())
+        write_line(compare(task, last, limit=limit).text())
     return right
 
 
@@ -240,7 +239,7 @@ def fastest(best: BestOrders, task: Task, number: int) -> tuple[Order, list[str]
     name, cost = task.name, best.tasks.env.cost
     graph = best.tasks.graphs[best.tasks.names.index(name)]
     candidates = best.cheapest(name, number)
-    rows = ranked(task.fun, task.argnums, task.example_args(), candidates)
+    rows = ranked(task, candidates)
     lines = [f"{'order':<12}{cost:>18}{'ms':>11}"]
     for place, (ids, row) in enumerate(rows, 1):
         lines.append(f"{place:<12}{graph.cost(ids, cost):>18,}{1e3 * row.median:>11.3f}")

@@ -12,13 +12,14 @@ from veenv import make_graph
 from veenv.measure import comparison
 from veenv.measure.comparison import Comparison, compare
 from veenv.measure.timing import Timing
+from veenv.tasks.user import from_function
 
 
 def test_all_ways_are_timed_together():
     def f(x, y):
         return jnp.sin(x) * y, x * y
 
-    found = compare(f, (0, 1), (0.5, 1.5), (1,), batch=8, limit=20.0)
+    found = compare(from_function(f, (0.5, 1.5), (0, 1)), (1,), batch=8, limit=20.0)
     names = [f"{kind}, {order}" for kind in ("kernel", "XLA") for order in ("found", "reverse")]
     assert {row.method for row in found.rows} == {*names, "jacfwd", "jacrev"}
     assert found.batch == 8
@@ -40,7 +41,7 @@ def test_it_is_said_where_the_reverse_order_does_as_well(seconds, said):
 def test_what_cannot_be_a_kernel_is_named():
     x = np.arange(129.0)
     graph = make_graph(lambda x: jnp.sort(x) * x)(x)
-    found = compare(lambda x: jnp.sort(x) * x, 0, (x,), graph.reverse(), batch=2)
+    found = compare(from_function(lambda x: jnp.sort(x) * x, (x,)), graph.reverse(), batch=2)
     assert "'sort'" in found.skipped["kernel, found"]
     assert "kernel, found: not timed, as it cannot be one kernel" in found.text()
     assert {"jacfwd", "jacrev", "XLA, found"} <= {row.method for row in found.rows}
@@ -49,7 +50,7 @@ def test_what_cannot_be_a_kernel_is_named():
 def test_no_time_is_no_more_than_the_first(monkeypatch):
     monkeypatch.setattr(comparison, "_BYTES", 40)
     x = np.arange(2.0)
-    found = compare(lambda x: x * x, 0, (x,), (), limit=0)
+    found = compare(from_function(lambda x: x * x, (x,)), (), limit=0)
     assert [row.method for row in found.rows] == ["jacfwd"]
     assert found.batch == 2  # of 16 bytes each
     assert found.rows[0].ratio == 1.0
@@ -60,6 +61,6 @@ def test_no_time_is_no_more_than_the_first(monkeypatch):
 @pytest.mark.parametrize(("name", "limit"), [("_MOST_OPERATIONS", -1), ("_MOST_VERTICES", -1)])
 def test_what_would_be_compiled_for_long_is_left_out(name, limit, monkeypatch):
     monkeypatch.setattr(comparison, name, limit)
-    found = compare(lambda x: jnp.sin(x) * x, 0, (1.0,), (1,), batch=2, limit=5.0)
+    found = compare(from_function(lambda x: jnp.sin(x) * x, (1.0,)), (1,), batch=2, limit=5.0)
     kind = "kernel" if name == "_MOST_OPERATIONS" else "XLA"
     assert any("compile" in r for n, r in found.skipped.items() if n.startswith(kind))

@@ -11,6 +11,7 @@ from veenv.agents.cli.commands.search import main
 from veenv.measure.comparison import Comparison
 from veenv.measure.timing import Timing
 from veenv.search import search
+from veenv.tasks.user import trace_task
 
 
 def run(monkeypatch, *arguments: str) -> int:
@@ -122,8 +123,8 @@ def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
 
 
 def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
-    def compare(fun, argnums, point, order, limit):
-        graph = make_graph(fun, argnums)(*point)
+    def compare(task, order, limit):
+        graph = trace_task(task)
         assert graph.cost(order) <= graph.cost(graph.markowitz())
         row = Timing("kernel, found", 0.001, 0.001, 0.001, None, None, ratio=0.5)
         base = Timing("jacfwd", 0.002, 0.002, 0.002, None, None, ratio=1.0)

@@ -11,9 +11,10 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
-from veenv.graph.linearisation import make_graph
 from veenv.kernel.fusing import KernelMode
 from veenv.measure.timing import JAX_MODES, SAME, Timing, timed
+from veenv.tasks import Task
+from veenv.tasks.user import trace_task
 
 BATCH = 4096
 _BYTES = 1 << 26  # of the Jacobians of a batch, at most
@@ -52,66 +53,52 @@ class Comparison:
 
 
 def compare(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int],
-    args: Sequence[Any],
-    order: Sequence[int],
-    *,
-    batch: int = BATCH,
-    limit: float = 10.0,
-    seed: int = 0,
+    task: Task, order: Sequence[int], *, batch: int = BATCH, limit: float = 10.0, seed: int = 0
 ) -> Comparison:
     """Times an order and reverse, as one kernel and as XLA, and JAX's two modes, interleaved.
 
-    The batch of points near `args` is smaller where their Jacobians take much memory. After `limit`
-    seconds nothing more is begun. What cannot be a kernel, or would be compiled for long, is
-    skipped.
+    The batch of points near the task's own is smaller where their Jacobians take much memory. After
+    `limit` seconds nothing more is begun. What cannot be a kernel, or would be compiled for long,
+    is skipped.
     """
-    graph = make_graph(fun, argnums)(*args)
+    graph = trace_task(task)
     batch = min(batch, _fitting(graph))
-    every = _methods(fun, argnums, tuple(order), graph)
+    every = _methods(task, tuple(order), graph)
     long = {name: _too_long(name, ids, graph) for name, (ids, _) in every.items()}
     methods = {name: method for name, (_, method) in every.items() if long[name] is None}
-    rows, missing = timed(methods, args, batch, seed=seed, limit=limit)
+    rows, missing = timed(methods, task.example_args(), batch, seed=seed, limit=limit)
     skipped = {name: reason for name, reason in (long | missing).items() if reason is not None}
     return Comparison(batch, rows, skipped)
 
 
 def ranked(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int],
-    args: Sequence[Any],
-    orders: Sequence[Sequence[int]],
-    *,
-    batch: int = BATCH,
-    limit: float = 60.0,
-    seed: int = 0,
+    task: Task, orders: Sequence[Sequence[int]], *, batch: int = BATCH, limit: float = 60.0
 ) -> tuple[tuple[tuple[int, ...], Timing], ...]:
     """Orders as the engine would run them, timed interleaved on a batch of points, fastest first.
 
     After `limit` seconds nothing more is begun: then the last orders are missing.
     """
-    graph = make_graph(fun, argnums)(*args)
     named = {str(k): tuple(ids) for k, ids in enumerate(orders)}
-    methods = {k: jacve(fun, ids, argnums, kernel="auto") for k, ids in named.items()}
-    rows, _ = timed(methods, args, min(batch, _fitting(graph)), seed=seed, limit=limit)
+    methods = {k: jacve(task.fun, ids, task.argnums, kernel="auto") for k, ids in named.items()}
+    batch = min(batch, _fitting(trace_task(task)))
+    rows, _ = timed(methods, task.example_args(), batch, limit=limit)
     pairs = ((named[row.method], row) for row in rows)
     return tuple(sorted(pairs, key=lambda pair: pair[1].median))
 
 
 def _methods(
-    fun: Callable[..., Any], argnums: Any, order: tuple[int, ...], graph: Graph
+    task: Task, order: tuple[int, ...], graph: Graph
 ) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:
     """All ways by name, the most telling first; with the order of those that have one."""
     found, reverse = order, tuple(graph.reverse())
 
     def one(ids: tuple[int, ...], kernel: KernelMode) -> tuple[tuple[int, ...], Callable[..., Any]]:
-        return ids, jacve(fun, ids, argnums, kernel=kernel)
+        return ids, jacve(task.fun, ids, task.argnums, kernel=kernel)
 
     return {
-        "jacfwd": (None, jax.jacfwd(fun, argnums)),
+        "jacfwd": (None, jax.jacfwd(task.fun, task.argnums)),
         "kernel, found": one(found, "fused"),
-        "jacrev": (None, jax.jacrev(fun, argnums)),
+        "jacrev": (None, jax.jacrev(task.fun, task.argnums)),
         "kernel, reverse": one(reverse, "fused"),
         "XLA, found": one(found, "xla"),
         "XLA, reverse": one(reverse, "xla"),

@@ -84,8 +84,7 @@ def main() -> int:
                 dataclasses.replace(classical[1], name=task.name).save(beside)
                 say(f"the cheapest classical order, {classical[0]}, written to {beside}")
         if args.timing > 0:
-            point, ids = task.example_args(), result.order
-            say(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())
+            say(compare(task, result.order, limit=args.timing).text())
     except (ValueError, OSError) as error:
         fail(str(error))
     return 0

@@ -29,6 +29,7 @@ from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
 from veenv.search.evaluation import Evaluation
 from veenv.tasks import Task
+from veenv.tasks.user import trace_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,10 +124,8 @@ def _own(config: Config) -> Task | None:
 
 def _seconds(order: Order, task: veenv.tasks.Task, config: Config) -> str:
     """The order as one kernel and as XLA, beside reverse and JAX's modes."""
-    point = task.example_args()
-    ids = order.ids_for(veenv.make_graph(task.fun, task.argnums)(*point))
     options = {"batch": config.batch, "limit": config.timing, "seed": config.seed}
-    text = compare(task.fun, task.argnums, point, ids, **options).text()
+    text = compare(task, order.ids_for(trace_task(task)), **options).text()
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
@@ -146,7 +145,7 @@ def _orders(config: Config) -> list[Order]:
     orders = []
     for name in names:
         task = veenv.tasks.get(name)
-        key = fingerprint(veenv.make_graph(task.fun, task.argnums)(*task.example_args()))
+        key = fingerprint(trace_task(task))
         found = [order for order in shipped_orders() if order.fingerprint == key]
         orders += sorted(found, key=lambda order: order.counts["multiplications"])
     if not orders:
