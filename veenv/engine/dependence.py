@@ -62,22 +62,11 @@ class _Variable:
 _Several = list[_Variable]
 
 
-def places_of(
+def dependent_places(
     equation: Equation, ways: tuple[int, int], known: Callable[[Any], np.ndarray | None]
 ) -> Places | None:
-    """Where the partial of a result by an operand, two numbers, can have entries; None if unknown.
-
-    `known` gives values of the program's variables.
-    """
-    if facts(equation.primitive.name).form == "loop":
-        return dependent_places(equation, *ways, known)
-    return operator_places(equation, ways, known)
-
-
-def dependent_places(
-    equation: Equation, result: int, operand: int, known: Callable[[Any], np.ndarray | None]
-) -> Places | None:
-    """The same of a loop or branch; None where that takes too long, too."""
+    """As `operator_places`, of a loop or branch; None where that takes too long, too."""
+    result, operand = ways
     shape = equation.in_avals[operand].shape
     size, by = prod(shape), equation.inputs[operand]
     if size**2 > _MOST_IN_ALL:

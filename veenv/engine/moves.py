@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine import points
-from veenv.engine.dependence import places_of
+from veenv.engine.dependence import dependent_places
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
 from veenv.engine.sparse import entries
@@ -38,7 +38,7 @@ from veenv.linear.linear_map import Selection
 from veenv.rules.axes import Product
 from veenv.rules.base import is_complex, real_shape
 from veenv.rules.indexmap import adds, numbered, taken, takes
-from veenv.rules.places import Places, products
+from veenv.rules.places import Places, operator_places, products
 from veenv.rules.table import ALL, facts
 from veenv.structure.structure import Link
 
@@ -368,7 +368,8 @@ def supported(
     Expensive operators that are evaluated may not exceed the passes of the program's own modes.
     """
     result, operand = ways
-    places = places_of(equation, ways, known)
+    form = facts(equation.primitive.name).form
+    places = (dependent_places if form == "loop" else operator_places)(equation, ways, known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
     if places is not None and realify:
@@ -379,7 +380,7 @@ def supported(
     pattern, collect = collected(*places, out_shape, in_shape)
     if _only_adds(equation.primitive.name) and collect.alone:
         return Indexed(pattern, None, e.dtype)
-    expensive = facts(equation.primitive.name).form in ("matrix", "loop")
+    expensive = form in ("matrix", "loop")
     compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if expensive else _passes(e))
     if compressed is not None:
         return compressed
