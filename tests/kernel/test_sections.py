@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import entries, spans
+from veenv.kernel.cpu import entries, sections, spans
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
@@ -96,3 +97,21 @@ def test_sections_live_as_long_as_what_calls_them(monkeypatch):
     entries.alive()
     np.testing.assert_array_equal(run(x), before)
     np.testing.assert_allclose(before, jax.jacfwd(scaled)(x), rtol=2e-5, atol=1e-6)
+
+
+def test_many_sections_take_as_long_to_write_as_few(monkeypatch):
+    """What is known of a whole program is found once, not for each section."""
+    counts = []
+    for length in (300, 30):
+        program = program_of(lambda x: jnp.sin(x @ x) @ jnp.cos(x), np.ones((7, 7), np.float32))
+        cut(monkeypatch, length)
+        texts, calls = [], itertools.count()
+        monkeypatch.setattr(sections, "_objects", lambda made, *_, to=texts: to.extend(made))
+        sys.setprofile(lambda *_, calls=calls: next(calls) and None)
+        try:
+            sections.objects(program, 8)
+        finally:
+            sys.setprofile(None)
+        assert len(texts) > 1
+        counts.append(next(calls))
+    assert counts[1] <= 2 * counts[0]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veenv.kernel.program import FREE, Leaf, Loop, Op, ScalarProgram, made
+from veenv.kernel.program import FREE, Leaf, Loop, Op, ScalarProgram, made, remembered
 
 _LAZY = frozenset({"view", "entry"})
 """What is read where it is needed."""
@@ -53,6 +53,7 @@ def owned(program: ScalarProgram, carries: int = 0) -> Iterator[tuple[Place, Lea
             yield (position, None), Leaf((entries(program, position),), op.dtype)
 
 
+@remembered
 def in_place(program: ScalarProgram, carries: int = 0) -> frozenset[tuple[int, int]]:
     """The operations that may write in an argument's own memory, with the argument's place.
 

@@ -43,13 +43,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from veenv.rules.operations import OPERATIONS, SHARED, weight
 
+P = ParamSpec("P")
 T = TypeVar("T")
 FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
@@ -83,15 +84,18 @@ def dtype_name(dtype: Any) -> str:
     return "float32" if name in NARROW else name
 
 
-def remembered(fun: Callable[[ScalarProgram], T]) -> Callable[[ScalarProgram], T]:
-    """`fun`, computed once for each program that is alive."""
-    known: WeakKeyDictionary[ScalarProgram, T] = WeakKeyDictionary()
+def remembered(
+    fun: Callable[Concatenate[ScalarProgram, P], T],
+) -> Callable[Concatenate[ScalarProgram, P], T]:
+    """`fun`, computed once for each program that is alive, and for numbers or tuples of them."""
+    known: WeakKeyDictionary[ScalarProgram, dict[Any, T]] = WeakKeyDictionary()
 
     @functools.wraps(fun)
-    def found(program: ScalarProgram) -> T:
-        if program not in known:
-            known[program] = fun(program)
-        return known[program]
+    def found(program: ScalarProgram, *numbers: P.args, **named: P.kwargs) -> T:
+        own, key = known.setdefault(program, {}), (numbers, *named.items())
+        if key not in own:
+            own[key] = fun(program, *numbers, **named)
+        return own[key]
 
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
 from veenv.kernel.ordering import Place, owned
-from veenv.kernel.program import Loop, ScalarProgram, Strided
+from veenv.kernel.program import ScalarProgram, Strided, remembered
 
 ALIGNED = 64
 """Bytes of a cache line, at whose start each kept value and array begins."""
@@ -48,16 +48,17 @@ def _number(value: np.generic) -> str:
     return str(int(value)) if value.dtype == np.bool_ else literal(value)
 
 
+@remembered
 def memory(
-    program: ScalarProgram, lanes: int, base: int = 0, loop: Loop | None = None
+    program: ScalarProgram, lanes: int, base: int = 0, carries: int | None = None
 ) -> tuple[Mapping[Place | int, int], int]:
     """Where in memory each array is, and the memory of the body of each loop; then the end of all.
 
-    `base` is what there is before, in bytes; `loop` is that whose body the program is.
+    `base` is what there is before, in bytes; a program that is a loop's body has `carries`.
     """
     places: dict[Place | int, int] = {}
-    arrays = [*owned(program, loop.carries if loop else 0)]
-    if loop is None:
+    arrays = [*owned(program, carries or 0)]
+    if carries is None:
         given = ((k, op) for k, op in enumerate(program.ops) if op.name == "input")
         arrays += [((k, None), program.inputs[op.attr[0]]) for k, op in given if op.attr[1] is None]
     for place, leaf in arrays:
@@ -67,5 +68,5 @@ def memory(
     for position, op in enumerate(program.ops):
         if op.name == "loop":
             places[position] = base
-            base = memory(op.attr.body, lanes, base, op.attr)[1]
+            base = memory(op.attr.body, lanes, base, op.attr.carries)[1]
     return places, base

@@ -58,7 +58,7 @@ class Instructions(Emitter, Backend[Stored]):
         super().__init__(lanes)
         self.program, self.span, self.kept = program, span, kept
         places, calls = memory(program, lanes, base)[0], _calls(program.ops[span.start : span.stop])
-        same = uniform(program, [False] * len(program.inputs))
+        same = uniform(program, (False,) * len(program.inputs))
         self.scope = Scope(program, inputs, _Where(places, same, calls))
         self.leaves = Leaves(self)
         self.trigonometry = Trigonometry(self)
@@ -112,8 +112,8 @@ class Instructions(Emitter, Backend[Stored]):
         """What is known of the body of a loop."""
         op, where = self.scope.program.ops[position], self.scope.where
         loop: Loop = op.attr
-        places = memory(loop.body, self.lanes, where.places[position], loop)[0]
-        same = uniform(loop.body, within(loop, [where.same[a] for a in op.args]))
+        places = memory(loop.body, self.lanes, where.places[position], loop.carries)[0]
+        same = uniform(loop.body, tuple(within(loop, [where.same[a] for a in op.args])))
         return _Where(places, same, _calls(loop.body.ops))
 
     def repeat(self, loop: InLoop[Stored]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from veenv.kernel.program import Loop, ScalarProgram
+from veenv.kernel.program import Loop, ScalarProgram, remembered
 
 
-def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
+@remembered
+def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
     """Of each operation whether it is the same at all points, given the same of input leaves."""
     found: list[bool] = []
     results: dict[int, list[bool]] = {}
@@ -27,7 +28,7 @@ def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
     arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
     given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
     while True:
-        found = uniform(loop.body, given)
+        found = uniform(loop.body, tuple(given))
         ends = all(found[i] for i in loop.body.results[-1]) if loop.length is None else True
         carried = [
             flag and ends and found[ids[0]]
@@ -40,6 +41,6 @@ def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
 
 def _results(loop: Loop, args: Sequence[bool]) -> list[bool]:
     given = within(loop, args)
-    found = uniform(loop.body, given)
+    found = uniform(loop.body, tuple(given))
     stacked = loop.body.results[loop.carries :]
     return [*given[: loop.carries], *(found[ids[0]] for ids in stacked)]
