@@ -375,7 +375,8 @@ def test_six_writings_of_a_problem_are_one_block_and_store_the_same_entries(name
             )(x)
             patterns.append(shape.pattern)
             lengths.append(len(jacobian.eqns))
-            assert number == 5 or equations_of(fun, x).count(points.NAME) == 1
+            shifted = name == "reaction" and number == 5  # entries on a grid: loops of XLA's
+            assert equations_of(fun, x).count(points.NAME) == (not shifted)
     assert all(p == patterns[0] for p in patterns)
     assert max(lengths) <= 120
 
