@@ -214,12 +214,12 @@ def test_laplacians_of_sums_over_pairs_carry_few_slopes(x64):
 
 def test_laplacians_of_joined_arrays_carry_few_slopes(x64):
     def joined(x):
-        both = jnp.stack([jnp.sin(x), x**2], axis=1)
+        both = jnp.stack([jnp.sin(x), x * x[::-1]], axis=1)  # by one number and by two
         return (jnp.pad(both, ((1, 2), (0, 0)), constant_values=3) ** 3).sum()
 
     x = jnp.arange(1.0, 13) / 7
     jaxpr = jax.make_jaxpr(jax.jit(veenv.laplacian(joined)))(x)
     eqns = jaxpr.eqns[0].params["jaxpr"].eqns
-    assert max(v.aval.size for e in eqns for v in e.outvars) <= 2 * (x.size + 3)
+    assert max(v.aval.size for e in eqns for v in e.outvars) <= 4 * (x.size + 3)
     hessian = jax.hessian(joined)(x)
     np.testing.assert_allclose(veenv.laplacian(joined)(x), jnp.trace(hessian), rtol=1e-12)
