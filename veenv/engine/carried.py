@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.at_point import Line
+from veenv.engine.at_point import MOST_PLACES, Line
 from veenv.engine.known import Known
 from veenv.engine.mapped import Rewriting
 from veenv.engine.points import Points
@@ -26,9 +26,6 @@ from veenv.kernel import price
 from veenv.rules import walk
 from veenv.rules.indexmap import sources
 from veenv.rules.table import facts
-
-_MOST_PLACES = 1 << 20
-"""Most entries that are taken at once and looked at."""
 
 
 class Search(Protocol):
@@ -117,7 +114,7 @@ def _takings(search: Search) -> _Takings:
     found: dict[int, dict[int, _Taking]] = defaultdict(dict)
     for e in search.program.equations:
         form, (v, *others) = facts(e.primitive.name).form, e.inputs or (None,)
-        if not isinstance(v, int) or v in others or sum(a.size for a in e.out_avals) > _MOST_PLACES:
+        if not isinstance(v, int) or v in others or sum(a.size for a in e.out_avals) > MOST_PLACES:
             continue
         if form == "take" or (form == "move" and not others):
             for out, places in zip(e.outputs, sources(e, search.known) or (), strict=False):
@@ -177,6 +174,11 @@ def _is_cheaper(stage: Points, takings: Sequence[_Taking]) -> bool:
     (size,), reaches = stage.sizes, stage.reaches or []
     rows = sum({t.key: t.rows.size for t in takings}.values())
     entries = sum(map(np.count_nonzero, reaches)) / size
+    equations = (line.equation for line in stage.lines)
+    every = (one for e in equations for one in (e, *walk.inside(e.params)))
+    widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
+    if rows * widest > size * MOST_PLACES:
+        return False  # no axes of them would be found
     each = price.in_kernel(price.operations_of(stage.alone) * sum(stage.counts))
     started = price.MICROSECONDS["loop"] * (1 + 2 * len(takings))
     return (rows - size) * each <= started + price.of_entries(rows * entries)
