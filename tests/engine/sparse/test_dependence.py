@@ -36,8 +36,9 @@ def with_vjp(through):
     return own
 
 
-def recurrence(xs):
-    return lax.scan(lambda c, x: (jnp.sin(c) * x, c + x), jnp.ones(4), xs[None] * W.sum())[1]
+def recurrence(x):
+    step = lambda c, x: (jnp.sin(c) * x, c + x)  # noqa: E731
+    return lax.scan(step, jnp.ones(1), x.reshape(4, 1), reverse=True)[1]
 
 
 def counted(x):
