@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import inf
@@ -278,8 +278,25 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         program = made.remembered()
     except CannotFuseError as error:
-        raise error.at(_place(fun)) from None
+        inner, place = inspect.unwrap(fun), ""
+        if inner is not fun and error.primitive:  # such as a Jacobian of what the user wrote
+            with suppress(Exception):  # it may take other arguments, and a line is all it is for
+                closed = trace_leaves(inner, shapes, tree, dynamic).closed
+                place = _line_of(error.primitive, closed)
+        raise error.at(place or _place(fun)) from None
     return run_kernel(made, program, again=_again)
+
+
+def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
+    """The user's line of a primitive, or that of a call in which it is; empty if not found."""
+    for equation in walk.equations(jaxpr):
+        line = _compat.source_line(equation) or call
+        if equation.primitive.name == primitive:
+            return line
+        for body in _compat.bodies(equation.params):
+            if found := _line_of(primitive, body, line):
+                return found
+    return ""
 
 
 def _place(fun: Callable[..., Any]) -> str:
