@@ -404,9 +404,15 @@ def same_variance(args: Any) -> list[Any]:
         return list(args)
     varying = [variance(x) for x in args]
     together = frozenset().union(*varying)
+    return [_varying(x, together - v) for x, v in zip(args, varying, strict=True)]
+
+
+def varying_as(x: Any, aval: Any) -> Any:
+    """An array that differs along all axes of a mesh along which a variable does."""
+    return _varying(x, variance_of(aval) - variance(x))
+
+
+def _varying(x: Any, axes: frozenset[Any]) -> Any:
     cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
     options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
-    return [
-        cast(x, tuple(together - v), **options) if together - v else x
-        for x, v in zip(args, varying, strict=True)
-    ]
+    return cast(x, tuple(axes), **options) if axes else x

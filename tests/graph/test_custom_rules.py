@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 import veenv
 from tests.oracles.jacobians import assert_same, jitted_jacobians
@@ -228,3 +229,18 @@ def test_rules_of_what_does_not_move_in_bodies(name):
     for order in ("forward", "auto") if name == "while" else ("forward", "reverse", "auto"):
         np.testing.assert_allclose(veenv.jacve(fun, order)(X), expected, rtol=1e-12)
     np.testing.assert_allclose(jax.jit(veenv.jacve(fun))(X), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("fun", [jax.nn.relu, jax.nn.relu6])
+def test_devices_that_differ_in_the_operands_of_a_rule(fun, order):
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    points = jnp.linspace(-1.0, 1.0, 6).reshape(2, 3)
+
+    def scaled(x):
+        return jnp.sum(fun(2 * x)) * x
+
+    jacobian = jax.vmap(veenv.jacve(scaled, order))
+    parted = jax.shard_map(jacobian, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    expected = jax.vmap(jax.jacrev(scaled))(points)
+    np.testing.assert_allclose(jax.jit(parted)(points), expected, rtol=1e-12)

@@ -40,7 +40,8 @@ class Inner:
 
     def zeros(self) -> list[Any]:
         """Inputs to evaluate the program at: it is linear, so any will do."""
-        return [jnp.zeros(a.shape, a.dtype) for a in self.program.avals[: self.program.num_inputs]]
+        inputs = self.program.avals[: self.program.num_inputs]
+        return [_compat.varying_as(jnp.zeros(a.shape, a.dtype), a) for a in inputs]
 
 
 class CapturedValueError(jax.errors.UnexpectedTracerError):
