@@ -49,11 +49,18 @@ def shifted(x):
     return lax.while_loop(lambda s: s.sum() < 100, lambda s: jnp.roll(s, 1).at[0].set(1.0), x)
 
 
+def rows_of_many(x):
+    step = lambda c, r: (jnp.where(r > 0.5, c[::-1], c) * 0.99, c[::2])  # noqa: E731
+    return lax.scan(step, x, np.linspace(0.0, 1.0, 1500), reverse=True)[1][::700].reshape(-1)
+
+
 # (function, what it depends on: that of jax.jacrev if nothing is given)
 CASES = {
     "a recurrence depends on what came before": (recurrence, None),
     "a known matrix mixes": (steps(lambda c: W @ c), None),
     "counters are worked out": (counted, None),
+    "rows of a long loop, by what one turn does": (
+        rows_of_many, np.tile((OWN | OWN[::-1])[::2], (3, 1))),
     "running sums": (steps(lambda c: jnp.cumsum(jnp.sin(c))), np.tri(4, dtype=bool)),
     "products do not mix": (steps(lambda c: c * c), OWN),
     "any branch may be taken": (
