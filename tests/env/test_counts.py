@@ -134,7 +134,7 @@ def test_a_chunk_of_pairs_is_added_up_exactly(monkeypatch):
     sources = np.packbits((codes != 0).T, axis=1, bitorder="little")
     words = np.zeros((spec.columns, 4 * num_words(spec.rows)), np.uint8)
     words[:, : sources.shape[1]] = sources
-    core = rules_array.ArrayCore(jnp.asarray(codes), jnp.asarray(words.view(np.uint32)))
+    core = rules_array.ArrayEdges(jnp.asarray(codes), jnp.asarray(words.view(np.uint32)))
     params = dataclasses.replace(params, axes=jnp.full_like(params.axes, size))
     _, cost = rules.eliminate(core, params, jnp.int32(0), jnp.array(True))
     assert int(cost) == width**2 * size

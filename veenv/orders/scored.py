@@ -76,7 +76,7 @@ def scored_orders(
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> list(scored_orders(graph))
-      [(1, 2)]
+      [(2, 1)]
     """
     where = places(graph)
     edges = [(u, v, not s.unit) for (u, v), s in graph.structures("operations").items()]
