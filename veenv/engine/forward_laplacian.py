@@ -192,8 +192,7 @@ class Slopes:
             for k, number in enumerate(self.numbers):
                 found = found + jnp.where(every == number[None], self.values[k : k + 1], 0)
             return Slopes(found, self.total)
-        ranks = np.where(self.numbers < 0, self.total, self.numbers)
-        return Slopes(_collected(self.values, ranks, self.total), self.total)
+        return _spread(self.values, self.numbers, self.total)
 
 
 def aligned(several: Sequence[Slopes]) -> list[Slopes]:
@@ -203,11 +202,6 @@ def aligned(several: Sequence[Slopes]) -> list[Slopes]:
         return [s.dense() for s in several]
     if all(np.array_equal(numbers, known[0]) for numbers in known[1:]):
         return list(several)
-    return _collected_once(several, known)
-
-
-def _collected_once(several: Sequence[Slopes], known: Sequence[np.ndarray]) -> list[Slopes]:
-    """Slopes of arrays of one shape by the same numbers, each once in a place; `known`: theirs."""
     total = several[0].total
     numbers, ranks = _union(np.concatenate(known), total)
     if 2 * len(numbers) > total:  # no less work than all
@@ -229,8 +223,15 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
     shape = (len(s.numbers) * gone, *kept)
     every = s.numbers.transpose(front).reshape(shape)
     values = s.values.transpose(front).reshape(shape)
-    [found] = _collected_once([Slopes(values, s.total, every)], [every])
-    return found
+    numbers, ranks = _union(every, s.total)
+    if 2 * len(numbers) > s.total:  # slots that lie on several devices cannot be taken one by one
+        return _spread(values, every, s.total)
+    return Slopes(_collected(values, ranks, len(numbers)), s.total, numbers)
+
+
+def _spread(values: Array, numbers: np.ndarray, total: int) -> Slopes:
+    """The derivatives by each number, put at their places."""
+    return Slopes(_collected(values, np.where(numbers < 0, total, numbers), total), total)
 
 
 def _widened(s: Slopes, count: int) -> Slopes:
