@@ -217,7 +217,10 @@ def _start_from(
     args: TrainArgs, own: Any, env: VertexEnv, *, resumed: bool
 ) -> tuple[Network | None, PPOConfig]:
     """As `first_network`; weights of a run that is resumed are those of its checkpoint."""
-    network, ppo = first_network(own, env, args.ppo)
+    try:
+        network, ppo = first_network(own, env, args.ppo)
+    except TypeError as error:
+        raise ValueError(f"--network {args.network}: {error}") from error
     if args.init_from is not None:
         ppo = dataclasses.replace(ppo, start_updates=0)
         if not resumed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -154,8 +155,8 @@ def make_trainer(
     it takes the place of PPO's.
 
     Raises:
-      ValueError: as `Trainer` and `veenv.agents.alphazero.make_trainer`, mctx is not installed, or
-        there is no such agent.
+      ValueError: as `Trainer` and `veenv.agents.alphazero.make_trainer`, mctx is not installed,
+        there is no such agent, or the loss does not take four arguments.
     """
     if agent not in AGENTS:
         raise ValueError(f"agent must be one of {', '.join(AGENTS)}, got {agent!r}")
@@ -168,11 +169,10 @@ def make_trainer(
         known = None
         if stay and window_on(played.env.num_actions, ppo):
             known = [known_order(graph, played.env.cost) for graph in played.graphs]
-        own = (
-            PPO
-            if loss is None
-            else dataclasses.replace(PPO, loss=partial(make_loss, of_steps=loss))
-        )
+        own = PPO
+        if loss is not None:
+            _check_loss(loss)
+            own = dataclasses.replace(PPO, loss=partial(make_loss, of_steps=loss))
         return Trainer(ppo, played, devices, own, network, known)
     if loss is not None:
         raise ValueError("loss takes the place of PPO's; AlphaZero has another")
@@ -202,6 +202,17 @@ def _of_env(env: VertexEnv) -> TaskDistribution:
     scaled.default_params = scaled.encode(env.graph)
     params = stack_params([scaled.default_params])
     return TaskDistribution(scaled, (env.graph,), ("graph",), params)
+
+
+def _check_loss(loss: object) -> None:
+    """Before minutes of compiling: whether it can be called as `ppo_loss` is."""
+    try:
+        inspect.signature(loss).bind(*"obcp")  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "loss must be a function of outputs, batch, config and progress, as ppo_loss; got "
+            f"{loss!r:.60}: {error}"
+        ) from None
 
 
 def _check_bare(

@@ -269,7 +269,7 @@ def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
     if facts(name).form == "move":
         starts = np.cumsum([0, *map(prod, shapes)])
-        numbers = list(map(numbered, shapes, starts))
+        numbers = list(map(numbered, shapes, starts.tolist()))
         return moved(name, equation.params, numbers, equation.out_avals[0].shape)
     at = targets(equation, known) if takes(name) and not adds(name) else None
     if at is None or facts(name).form == "take":

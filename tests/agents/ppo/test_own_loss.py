@@ -67,6 +67,12 @@ def test_what_is_no_loss_is_refused(lesson, wrong):
         make_loss(SMALL, jnp.float32(0), lambda *_: wrong)(network, (batch,))
 
 
+@pytest.mark.parametrize("wrong", [3, lambda outputs: outputs, "ppo"])
+def test_what_cannot_be_called_as_a_loss_is_refused_before_compiling(wrong):
+    with pytest.raises(ValueError, match="loss must be a function of outputs, batch, config"):
+        agents.train(wide, SMALL, args=(1.0, 2.0), loss=wrong)
+
+
 def test_a_run_goes_on_in_its_folder_with_its_loss(tmp_path):
     """What no loss reads stays as it was: the policy's head, where only the value is learned."""
     given = {"args": (1.0, 2.0), "loss": value_alone, "folder": tmp_path / "run"}
