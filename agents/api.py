@@ -248,14 +248,14 @@ def train_seeds(
       cost: the cost model.
       time_limit: seconds, or a text such as ``"10m"``, of all seeds together.
       folder: one run folder for all seeds: their metrics, best orders and weights; a run of the
-        same seeds that it holds is gone on with.
+        same seeds that it holds is gone on with (``--resume`` takes only consecutive ones).
       network: what is trained.
       loss: in place of PPO's.
       callback: called after every train step of all seeds; `measured` has each under ``"seeds"``.
 
     Raises:
       TypeError: as `train`.
-      ValueError: as `train`, or there is no seed.
+      ValueError: as `train`, or there is no seed, or one twice.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -266,8 +266,10 @@ def train_seeds(
     """
     config = PPOConfig() if config is None else config
     chosen = tuple(range(config.seed, config.seed + seeds) if isinstance(seeds, int) else seeds)
-    if not chosen:
-        raise ValueError(f"seeds must be an integer of at least 1, or several seeds, got {seeds}")
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"seeds must be an integer of at least 1, or several different seeds, got {seeds}"
+        )
     asked = _Asked(what, args, argnums, cost, agent, search, network, loss)
     curriculum, whole = _train(asked, config, chosen, time_limit, folder, callback)
     assert isinstance(curriculum, SideBySide)
@@ -403,8 +405,9 @@ def _play(
     if files is not None:
         for name in curriculum.best.tasks.names:
             files.write_classical(name)
-        for name, network in curriculum.networks(state.network).items():
-            files.write_weights(network, name)
+        if progress is not None or not steps:  # what a run has written that is used up stays
+            for name, network in curriculum.networks(state.network).items():
+                files.write_weights(network, name)
         files.draw()
     path = None if files is None else files.path
     return Run(played, curriculum.best, state.network, tuple(history), steps, seconds, path)

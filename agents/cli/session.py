@@ -164,8 +164,9 @@ def play(
         code = PREEMPTED if any_process(stop.preempted) else code
     if progress is not None:
         folder.checkpoint(progress, curriculum)
-    for name, network in curriculum.networks(state.network).items():
-        folder.write_weights(network, name)
+    if progress is not None or not run.steps:  # what a run has written that is used up stays
+        for name, network in curriculum.networks(state.network).items():
+            folder.write_weights(network, name)
     if stop.is_set() or code == PREEMPTED:
         write_line(f"stopped by {stop.name or 'SIGTERM'}")
     return code

@@ -167,8 +167,8 @@ class Checkpoints:
             return []
 
     def _check_identity(self, path: Path, record: Mapping[str, Any]) -> None:
-        for what, expected in self._identity.items():
-            found = record["identity"].get(what)
+        for what in {**self._identity, **record["identity"]}:
+            expected, found = self._identity.get(what), record["identity"].get(what)
             if found != expected:
                 raise ValueError(
                     f"checkpoint {path} is of another {what}: it is {_shown(found, expected)}, "

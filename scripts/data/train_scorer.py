@@ -17,7 +17,7 @@ from jaxtyping import Float
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.tableau import Tableau
-from veenv.orders.scored import NUM_FEATURES, features, places, scored_orders
+from veenv.orders.scored import NUM_FEATURES, features, places, scored_order
 from veenv.search import search
 
 COST: CostModel = "operations"
@@ -73,7 +73,7 @@ def evolve(
     ]
 
     def loss(weights: Float[np.ndarray, " F"]) -> float:
-        orders = (next(scored_orders(graph, (tuple(weights.tolist()),))) for graph in graphs)
+        orders = (scored_order(graph, weights.tolist()) for graph in graphs)
         costs = [graph.cost(order, COST) for graph, order in zip(graphs, orders, strict=True)]
         ratio = np.log(np.array(costs) / classical)
         return float((np.minimum(ratio, 0) + 0.1 * ratio).mean())

@@ -15,7 +15,7 @@ from veenv.env.factory import task_graph
 from veenv.orders import cache, resolve
 from veenv.orders.order import climb
 from veenv.orders.resolve import resolve_order
-from veenv.orders.scored import NUM_FEATURES, scored_orders
+from veenv.orders.scored import NUM_FEATURES, scored_order
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -95,15 +95,14 @@ def test_of_scalars_it_takes_a_scored_order_where_that_costs_less(monkeypatch):
 def test_scored_orders_are_orders_in_every_graph(seed):
     fun, args = veenv.tasks.random_function(seed, 4, 25, 3)
     graph = veenv.make_graph(fun, tuple(range(len(args))))(*args)
-    for order in scored_orders(graph):
+    nearest = (0.0,) * (NUM_FEATURES - 2) + (1.0, 0.0)  # to the inputs first
+    for order in (scored_order(graph), scored_order(graph, nearest)):
         assert sorted(order) == sorted(graph.eliminable)
-    weights = ((0.0,) * (NUM_FEATURES - 2) + (1.0, 0.0),)  # nearest to the inputs first
-    [order] = scored_orders(graph, weights)
-    assert graph.check_order(order) == order
+        assert graph.check_order(order) == order
 
 
 def test_a_score_of_degrees_is_markowitz():
     graph = task_graph("RoeFlux_1d")
     weights = [0.0] * NUM_FEATURES
     weights[5] = 1.0  # in-degree times out-degree
-    assert [*scored_orders(graph, (tuple(weights),))] == [graph.markowitz()]
+    assert scored_order(graph, weights) == graph.markowitz()

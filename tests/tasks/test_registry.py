@@ -86,3 +86,9 @@ def test_points_are_fresh_and_tasks_frozen():
     assert np.all(task.example_args()[0] != 0.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         task.name = "other"
+
+
+def test_a_task_at_whole_numbers_is_differentiated_by_them():
+    task = tasks.Task.at("twice", lambda a, b: a * b, (3, 2.0), "a product", "no one")
+    assert [x.dtype.kind for x in task.example_args()] == ["f", "f"]
+    assert len(veenv.make_graph(task.fun, task.argnums)(*task.example_args()).edges) == 2

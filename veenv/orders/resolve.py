@@ -12,7 +12,7 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.graph.program import normalise_argnums
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order, climb
-from veenv.orders.scored import scored_orders
+from veenv.orders.scored import scored_order
 from veenv.orders.shipped import best_for
 
 _COST: CostModel = "operations"
@@ -35,7 +35,7 @@ def automatic_order(graph: Graph) -> tuple[int, ...]:
     starts = [graph.legal(ids) for ids in (graph.reverse(), graph.forward(), graph.markowitz())]
     evaluations = min(_MOST, _EDGES // max(1, len(graph.edges)))
     if graph.is_scalar and len(graph.edges) <= _EDGES:
-        starts += scored_orders(graph)
+        starts.append(scored_order(graph))
         evaluations //= 4  # the rest of the time is better spent on a scored order
     start = min(starts, key=lambda ids: graph.cost(ids, _COST))
     *_, (found, _) = islice(climb(graph, start, _COST), 1 + evaluations)

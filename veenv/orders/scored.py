@@ -1,4 +1,4 @@
-"""Orders in one pass each: always the vertex next that a linear score rates best.
+"""An order in one pass: always the vertex next whose linear score is least.
 
 The score reads ten numbers of a vertex as the graph is then: its in-degree, out-degree and their
 product, what its elimination multiplies, adds and fills in, and where it lies between the inputs
@@ -7,17 +7,15 @@ and the outputs.  `scripts/data/train_scorer.py` has found the weights on traini
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from math import log1p
 
 from veenv.graph.graph import Graph
 from veenv.graph.tableau import Tableau
 
 NUM_FEATURES = 10
-WEIGHTS: tuple[tuple[float, ...], ...] = (
-    (-0.145, 0.35, 1.058, 0.041, 0.585, 0.705, -1.17, 0.541, -2.832, 0.121),
-)
-"""Of each score those of the features, in the order of `features`."""
+WEIGHTS = (-0.145, 0.35, 1.058, 0.041, 0.585, 0.705, -1.17, 0.541, -2.832, 0.121)
+"""Of the features, in the order of `features`."""
 
 _LOGS = [round(log1p(k), 6) for k in range(4096)]
 
@@ -67,23 +65,18 @@ def places(graph: Graph) -> dict[int, tuple[float, float, float]]:
     }
 
 
-def scored_orders(
-    graph: Graph, weights: tuple[tuple[float, ...], ...] = WEIGHTS
-) -> Iterator[tuple[int, ...]]:
-    """An order of each score, for graphs of scalars.
+def scored_order(graph: Graph, weights: Sequence[float] = WEIGHTS) -> tuple[int, ...]:
+    """The order of a score, for graphs of scalars.
 
     Examples:
       >>> import jax.numpy as jnp, veenv
-      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
-      >>> list(scored_orders(graph))
-      [(2, 1)]
+      >>> scored_order(veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0))
+      (2, 1)
     """
     where = places(graph)
     edges = [(u, v, not s.unit) for (u, v), s in graph.structures("operations").items()]
-    for own in weights:
 
-        def score(tableau: Tableau[bool], node: int, own: tuple[float, ...] = own) -> float:
-            seen = features(tableau, node, where[node])
-            return sum(map(float.__mul__, own, seen))
+    def score(tableau: Tableau[bool], node: int) -> float:
+        return sum(map(float.__mul__, weights, features(tableau, node, where[node])))
 
-        yield graph.legal(graph.greedily(edges, score))
+    return graph.legal(graph.greedily(edges, score))

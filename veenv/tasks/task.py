@@ -41,7 +41,7 @@ class Task:
     def at(
         cls, name: str, fun: Callable[..., Any], point: Iterable[Any], description: str, source: str
     ) -> Self:
-        """A task that is differentiated by all its arguments, numbers or arrays."""
-        values = tuple(point)
+        """A task that is differentiated by all its arguments, numbers or arrays of floats."""
+        values = [float(x) if isinstance(x, int) else x for x in point]
         every = tuple(range(len(values)))
         return cls(name, fun, lambda: tuple(map(np.array, values)), every, description, source)

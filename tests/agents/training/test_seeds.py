@@ -46,6 +46,14 @@ def test_each_seed_learns_what_it_learns_alone_and_goes_on_in_a_folder(both, tmp
     assert written.counts["multiplications"] == min(costs)
     with pytest.raises(ValueError, match="of another list of seeds: it is 5, 0"):
         agents.train_seeds(both, CONFIG, seeds=(5, 1), folder=given["folder"])
+    with pytest.raises(ValueError, match="of another list of seeds"):
+        agents.train(both, CONFIG, folder=given["folder"])
+    kept = tmp_path / "run" / "weights.eqx"
+    kept.write_bytes(b"kept")
+    assert not agents.train_seeds(both, CONFIG, **given).runs[0].history  # it is used up
+    assert kept.read_bytes() == b"kept"
+    with pytest.raises(ValueError, match="several different seeds"):
+        agents.train_seeds(both, CONFIG, seeds=(5, 5))
 
 
 @pytest.mark.slow
