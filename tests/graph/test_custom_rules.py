@@ -244,3 +244,17 @@ def test_devices_that_differ_in_the_operands_of_a_rule(fun, order):
     parted = jax.shard_map(jacobian, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
     expected = jax.vmap(jax.jacrev(scaled))(points)
     np.testing.assert_allclose(jax.jit(parted)(points), expected, rtol=1e-12)
+
+
+def test_ones_beside_zeros_in_a_barrier_are_no_zeros():
+    """A rule that gives a cotangent where it gets none is refused, not taken for zero."""
+    step = jax.custom_vjp(jnp.sin)
+
+    def backward(_, g):
+        _, one = lax.optimization_barrier((jnp.clip(g, -1, 1), jnp.ones_like(g)))
+        return (one,)
+
+    step.defvjp(lambda x: (jnp.sin(x), None), backward)
+    jacobian = veenv.jacve(lambda x: (step(x * x), 2 * x), sparse_representation=True)
+    with pytest.raises(ValueError, match="not provably zero where its cotangent is"):
+        jacobian(X)

@@ -241,7 +241,11 @@ class _Carried(Rewriting):
         """The rows of a variable, with those axes in front; of rows of another one that one's."""
         before = self._every.get(t.variable)
         if before is not None and t.axis == 0 and before.is_plain:
-            return self._rows(before._replace(rows=before.rows[t.rows]), e)
+            avals = self._program.avals
+            row = list(avals[before.variable].shape)
+            del row[before.axis]
+            if [*avals[t.variable].shape[before.rows.ndim :]] == row:  # none of its axes is gone
+                return self._rows(before._replace(rows=before.rows[t.rows]), e)
         if t.key not in self._found:
             self._found[t.key] = self._gathered(t, e)
         return self._found[t.key]

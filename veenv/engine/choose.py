@@ -360,7 +360,7 @@ def _cheapest(found: Considered) -> Any:
             known = plain, program, batch, form and form.name
             attempt(functools.partial(memory.note, *known), lambda: None)
             if form is not None and form.name == BY_XLA:
-                return memory.kept(form.run(wanted))
+                return memory.kept(form.run(wanted), wanted)
         return form and form.run(wanted)
 
     menu = functools.partial(menu_of, first, own, made)
@@ -420,7 +420,7 @@ def _remembered(known: _Known, made: Callable[[], Considered | _Known]) -> Any:
             return None
         name = memory.modes.get(batch)
         if name == BY_XLA:
-            return memory.kept(usual)
+            return memory.kept(usual, wanted)
         with jax.enable_x64(wide):
             forms = modes[name]() if name is not None else []
         return forms[0].run(wanted) if forms else usual

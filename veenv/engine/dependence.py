@@ -297,18 +297,21 @@ class _Follower(walk.Domain[_Variable]):
     def _moved(self, equation: Equation, given: _Several) -> _Several | None:
         """The results of what moves elements; None if it does not, or to unknown places."""
         avals, known = equation.in_avals, lambda number: given[number].value
-        flat = [self._flat(x, prod(a.shape)) for x, a in zip(given, avals, strict=True)]
+
+        def flat() -> list[np.ndarray]:
+            return [self._flat(x, prod(a.shape)) for x, a in zip(given, avals, strict=True)]
+
         found = indexmap.sources(equation, known)
         if found is not None:
-            rows = np.concatenate([*flat, np.zeros((1, self._size), bool)])
+            rows = np.concatenate([*flat(), np.zeros((1, self._size), bool)])
             return [_Variable(rows[places]) for places in found]
-        added = (
-            indexmap.targets(equation, known) if indexmap.adds(equation.primitive.name) else None
-        )
+        adds = indexmap.adds(equation.primitive.name)
+        added = indexmap.targets(equation, known) if adds else None
         if added is None:
             return None
-        there, taken = flat[0].copy(), added.reshape(-1)
-        np.logical_or.at(there, taken[taken >= 0], flat[2][taken >= 0])
+        first, _, updates = flat()
+        there, taken = first.copy(), added.reshape(-1)
+        np.logical_or.at(there, taken[taken >= 0], updates[taken >= 0])
         return [_Variable(there.reshape(*avals[0].shape, self._size))]
 
     def _at_places(

@@ -71,9 +71,12 @@ class Memory:
             known = self.found.batches if self.found is not None and same else ()
             finished.keep(self.name, program, [*known, batch])
 
-    def kept(self, run: Run) -> Run:
-        """An elimination by XLA, whose program is kept for each shape that it is lowered for."""
-        return _Kept(run, self.name, self.wide)
+    def kept(self, run: Run, wanted: Sequence[int]) -> Run:
+        """An elimination by XLA, whose program is kept for each shape that it is lowered for.
+
+        `wanted` are the leaves that it returns: with a kernel those that the kernel writes.
+        """
+        return _Kept(run, f"{self.name} {[*wanted]}", self.wide)
 
 
 @dataclass(frozen=True, eq=False)

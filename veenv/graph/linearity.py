@@ -93,8 +93,10 @@ def _uniform(e: Equation, values: Sequence[Any]) -> Any:
     linear = _positions(name, params, len(values)) or ()
     if linear and not any(values[n] for n in linear):
         return 0.0
-    kept = facts(name).form == "same" or facts(name).bound == "entries"
-    return values[0] if kept else None
+    first, *others = values
+    if facts(name).form == "same":  # of several at once, each its own
+        return first if all(np.array_equal(v, first) for v in others) else None
+    return first if facts(name).bound == "entries" else None
 
 
 class _Kinds(walk.Domain[Kind]):

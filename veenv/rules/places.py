@@ -49,8 +49,10 @@ def operator_places(
     return None
 
 
-def _running(equation: Any) -> Places:
+def _running(equation: Any) -> Places | None:
     x, axis = numbered(equation.in_avals[0].shape), equation.params["axis"]
+    if x.size * (x.shape[axis] + 1) // 2 > _MOST:
+        return None
     i, j = np.tril_indices(x.shape[axis])
     i, j = (j, i) if equation.params["reverse"] else (i, j)
     rows, cols = (np.take(x, at, axis).reshape(-1) for at in (i, j))

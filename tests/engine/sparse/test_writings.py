@@ -124,6 +124,23 @@ def test_rows_of_a_short_stage_are_taken_before_it(ends):
     check(fun, _R.normal(size=3 * NODES), most=40, blocks=1)
 
 
+@pytest.mark.parametrize("ends", [lambda y: (y[FROM], y[TO]), lambda y: (y[1:], y[:-1])])
+def test_rows_that_lose_an_axis_are_taken_as_they_are(ends):
+    """Rows of rows of an array that has an axis of one more."""
+    mixed, rows = _R.normal(size=(3, 3)), _R.integers(0, 40, 50)
+
+    def fun(z):
+        v = z.reshape(40, 1, 3)[rows, 0]
+        w = jnp.tanh(v) + jnp.sin(v) / (1 + v * v)
+        a, b = (y @ mixed for y in ends(jnp.sin((jnp.sqrt(1 + w * w) * v) @ mixed) @ mixed))
+        r = jnp.sqrt(jnp.sum((a - b) ** 2, -1, keepdims=True) + 0.01)
+        return jnp.tanh((a - b) / r) * jnp.exp(-r) + a * b / (1 + r)
+
+    x = _R.normal(size=120)
+    found, expected = sparse_beside_dense(fun, x, oracle=jax.jacfwd)
+    np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
+
+
 def test_a_dear_stage_is_computed_at_each_node_alone():
     """Layers at four nodes are not done again at two hundred edges."""
     weights = _R.normal(size=(6, 8, 8)) / 3
