@@ -14,7 +14,7 @@ from scripts.benchmarks.cases import Case, singles
 from veenv.kernel.cpu.compile import MachineCode, objects_of
 from veenv.kernel.cpu.sections import body
 from veenv.kernel.cpu.spans import lanes_of
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 
 _POINTS = 64
 _SHORTEST = 2e-4

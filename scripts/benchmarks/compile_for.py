@@ -45,9 +45,9 @@ from veenv.agents.devices import AXIS
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.training.played import Played, make_trainer
 from veenv.env.random_play import random_episodes
-from veenv.kernel.pallas import NAME, PallasKernel, has_sines
-from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.ptx import PtxKernel
+from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
+from veenv.kernel.tpu.pallas import NAME, PallasKernel, has_sines
 
 SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
 """Where libtpu writes the schedules of what it compiles."""

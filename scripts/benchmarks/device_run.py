@@ -27,7 +27,7 @@ from veenv.agents.config.settings import PRESETS
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.played import Played
 from veenv.env.random_play import random_episodes
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 KERNELS = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"
 PROGRAM = str(Path(__file__).parents[1] / "benchmark.py")

@@ -20,7 +20,7 @@ from scripts.benchmarks.tables import Table, spearman
 from veenv import make_graph
 from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 

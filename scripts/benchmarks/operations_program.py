@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.expansions import QUICK, TPU
-from veenv.kernel.program import FLOATS, Leaf, Op, ScalarProgram
+from veenv.kernel.scalar_program import FLOATS, Leaf, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})

@@ -22,7 +22,7 @@ from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
-from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.measure.timing import machine
 from veenv.rules import walk
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from veenv.kernel import primitive
-from veenv.kernel.cpu import entries
+from veenv.kernel.cpu import held
 from veenv.measure.timing import SHORTEST, interleaved
 from veenv.structure import product, structure
 
@@ -87,7 +87,7 @@ def forget() -> None:
     jax.clear_caches()
     primitive.forget()
     gc.collect()
-    entries.alive()
+    held.alive()
     product.multiply.cache_clear()
     structure.add.cache_clear()
 

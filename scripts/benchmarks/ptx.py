@@ -25,8 +25,8 @@ from scripts.benchmarks.functions.case import single
 from scripts.benchmarks.fuse import ALL
 from scripts.benchmarks.tables import Table, named
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.program import ScalarProgram
 from veenv.kernel.ptx import PtxKernel, toolkits
+from veenv.kernel.scalar_program import ScalarProgram
 
 POINTS = 65_536
 """Points of a kernel's batch."""

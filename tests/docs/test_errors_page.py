@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")

@@ -15,8 +15,7 @@ from tests.oracles.by_numpy import run
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.oracles.structures import random_edge, random_structure
 from tests.sampling import on_seeds
-from veenv.engine import edge, sums
-from veenv.engine import product as edge_product
+from veenv.engine import edge, edge_product, sums
 from veenv.linear.linear_map import Operator, Selection
 from veenv.structure import product, structure
 from veenv.structure.structure import Link

@@ -17,7 +17,7 @@ from jax.scipy import linalg, special, stats
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import on_seeds
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("x64")]
 

@@ -20,7 +20,7 @@ import veenv
 from tests.sampling import spared
 from veenv.export import to_c
 from veenv.export.c import check_name
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 COMPILER = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
 STRICT = "-std=c99 -pedantic -Wall -Wextra -Werror -O1 -shared -fPIC".split()

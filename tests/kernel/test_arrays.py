@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.oracles.scalar_program import run
-from veenv.kernel.program import CannotFuseError
-from veenv.kernel.unrolling import unroll
+from veenv.kernel.building.unrolling import unroll
+from veenv.kernel.scalar_program import CannotFuseError
 
 
 @pytest.mark.parametrize("rows", [7, 40])

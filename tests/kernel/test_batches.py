@@ -9,9 +9,9 @@ import pytest
 
 import veenv
 from tests.kernel.test_loops import assert_equal, num_loops
-from veenv.kernel import builder, loops, unrolling
+from veenv.kernel.building import builder, loops, unrolling
 from veenv.kernel.fusing import fuse, kernels_within
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(3)

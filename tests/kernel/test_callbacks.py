@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import veenv
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 POINTS = np.linspace(0.1, 0.9, 12, dtype=np.float32)
 

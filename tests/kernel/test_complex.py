@@ -17,7 +17,7 @@ from jax import lax
 import veenv
 from tests.oracles.jacobians import quick_jit
 from veenv.kernel.fusing import fuse
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 Function = Callable[[Any], Any]
 FUNCTIONS: dict[str, Function] = {

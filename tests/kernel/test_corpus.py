@@ -10,7 +10,7 @@ import veenv
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
 from tests.oracles.jacobians import orders, quick_jit
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
 TOLERANCE = 1e-10

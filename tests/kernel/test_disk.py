@@ -18,7 +18,7 @@ import pytest
 
 import veenv
 from veenv.kernel import primitive
-from veenv.kernel.cpu import compile, disk, entries
+from veenv.kernel.cpu import compile, disk, held
 from veenv.kernel.cpu.compile import Objects
 
 MADE = Objects((b"first" * 400, b"second"), ("sinf",), 64)
@@ -239,7 +239,7 @@ def test_a_kernel_is_run_from_the_disk(cache, monkeypatch):
         primitive.forget()
         jax.clear_caches()
         gc.collect()
-        entries.alive()
+        held.alive()
         jacobian = veenv.jacve(fun, "reverse", kernel="fused")
         return np.asarray(jax.jit(jax.vmap(jacobian))(x))
 

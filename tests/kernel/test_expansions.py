@@ -12,7 +12,7 @@ from scipy import special
 
 from veenv.kernel import expansions
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import PallasKernel
+from veenv.kernel.tpu.pallas import PallasKernel
 
 WIDE, UNIT = np.r_[-80:80:331j, -2:2:331j, 1e-8, -1e-8], np.r_[-1:1:333j, 1 - 1e-6, 1e-8]
 SIGNED = np.r_[-20:20:333j, np.logspace(-12, 12, 99), -np.logspace(-12, 12, 99)]

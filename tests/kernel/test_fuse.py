@@ -14,7 +14,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_same, quick_jit
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
 

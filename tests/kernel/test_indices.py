@@ -13,10 +13,10 @@ from jax import lax
 import veenv
 from tests.kernel.test_primitives import assert_as_xla
 from tests.oracles.scalar_program import run
+from veenv.kernel.building.reductions import _network
+from veenv.kernel.building.unrolling import unroll
 from veenv.kernel.fusing import fuse
-from veenv.kernel.program import CannotFuseError
-from veenv.kernel.sums import _network
-from veenv.kernel.unrolling import unroll
+from veenv.kernel.scalar_program import CannotFuseError
 
 COUNT = 40
 RNG = np.random.default_rng(0)

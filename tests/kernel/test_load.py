@@ -19,15 +19,15 @@ from jax.experimental import serialize_executable
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import entries, records, sections
-from veenv.kernel.unrolling import unroll
+from veenv.kernel.building.unrolling import unroll
+from veenv.kernel.cpu import held, records, sections
 
 START = """
 import gc, sys, threading, warnings
 import jax, jax.numpy as jnp, numpy as np
 import veenv
 from llvmlite import binding as llvm
-from veenv.kernel.cpu import compile, entries
+from veenv.kernel.cpu import compile, held
 
 def f(x, k=1.0):
     return jnp.sin(x * k) * jnp.exp(x)
@@ -62,7 +62,7 @@ def program_of(k):
 
 def test_a_finaliser_waits_for_nothing(monkeypatch):
     """Garbage may be collected by a thread for which a compiler's thread waits."""
-    handles = [entries.kernel(program_of(1.0625))]
+    handles = [held.kernel(program_of(1.0625))]
     compiled = sections.objects
 
     def slow(*args):
@@ -73,7 +73,7 @@ def test_a_finaliser_waits_for_nothing(monkeypatch):
         return compiled(*args)
 
     monkeypatch.setattr(sections, "objects", slow)
-    entries.kernel(program_of(2.0625))
+    held.kernel(program_of(2.0625))
     assert not handles
 
 
@@ -90,7 +90,7 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
     found = [None] * 4
 
     def take(number):
-        found[number] = entries.kernel(programs[number])
+        found[number] = held.kernel(programs[number])
 
     threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
     for thread in threads:
@@ -104,7 +104,7 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
 
 INTERRUPTS = """
 import linecache
-files = {entries.__file__, compile.__file__}
+files = {held.__file__, compile.__file__}
 left, where = 0, ""
 
 def trace(frame, event, arg):
@@ -139,7 +139,7 @@ for number in range(1, 1000):
         kept.clear()
         jax.clear_caches()
         gc.collect()
-        entries.alive()
+        held.alive()
     if not where:
         break
 check(kernel(0.5)(x), 0.5)
@@ -229,7 +229,7 @@ def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(functio
 @pytest.mark.parametrize("kernel", spared(["fused", "auto"], "auto"))
 def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
     program = f"""
-entries.TESTED = ((0, 99),)
+held.TESTED = ((0, 99),)
 with warnings.catch_warnings(record=True) as caught:
     for k in (1.0, 2.0):
         check(kernel(k, {kernel!r})(x), k)
@@ -292,7 +292,7 @@ OFFSETS = {
 
 def test_structures_are_those_of_the_header_that_this_jaxlib_ships():
     there, version = header()
-    assert version in entries.TESTED
+    assert version in held.TESTED
     for name, fields in OFFSETS.items():
         prefix = "XLA_FFI_" if name == "Api" else ""
         for field, offset in fields.items():
@@ -301,7 +301,7 @@ def test_structures_are_those_of_the_header_that_this_jaxlib_ships():
                 assert known.get(prefix + field, known.get(field)) == offset, (name, field)
 
 
-DRIVER = Path(entries.__file__).with_name("driver.c")
+DRIVER = Path(held.__file__).with_name("driver.c")
 
 
 def test_the_ir_of_the_driver_is_made_of_its_source():

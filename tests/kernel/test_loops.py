@@ -11,9 +11,9 @@ from jax import lax
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_program import run
-from veenv.kernel import builder, loops
+from veenv.kernel.building import builder, loops
 from veenv.kernel.fusing import fuse, trace_point
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 POINTS = 21
 

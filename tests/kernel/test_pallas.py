@@ -10,8 +10,8 @@ from jax.sharding import AbstractDevice, AbstractMesh
 
 import veenv
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import PallasKernel
-from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
+from veenv.kernel.tpu.pallas import PallasKernel
 
 KINDS = "TPU v5e", "TPU v6 lite"
 

@@ -9,9 +9,9 @@ import pytest
 
 from scripts.benchmarks.operations_program import DTYPES, NOT_THERE, operations
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import PallasKernel
-from veenv.kernel.pallas_code import apply
-from veenv.kernel.program import FLOATS, CannotFuseError, Op, ScalarProgram
+from veenv.kernel.scalar_program import FLOATS, CannotFuseError, Op, ScalarProgram
+from veenv.kernel.tpu.pallas import PallasKernel
+from veenv.kernel.tpu.pallas_code import apply
 from veenv.rules.operations import OPERATIONS
 
 CASES = DTYPES["tpu"]

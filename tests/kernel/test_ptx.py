@@ -22,7 +22,7 @@ from tests.sampling import thinned
 from veenv.kernel import ptx
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.ordering import few_alive
-from veenv.kernel.program import FLOATS, Leaf, ScalarProgram
+from veenv.kernel.scalar_program import FLOATS, Leaf, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 from veenv.tasks.random import random_function
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 KEYS = jax.random.split(jax.random.key(7), 9)
 

@@ -14,8 +14,9 @@ import pytest
 import veenv
 from tests.oracles.jacobians import assert_same
 from veenv.engine import api
-from veenv.kernel import primitive, unrolling
-from veenv.kernel.cpu import disk, entries
+from veenv.kernel import primitive
+from veenv.kernel.building import unrolling
+from veenv.kernel.cpu import disk, held
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("cache")]
 X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
@@ -107,7 +108,7 @@ def another_process() -> None:
     jax.clear_caches()
     primitive.forget()
     gc.collect()
-    entries.alive()
+    held.alive()
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 
 import veenv
 from tests.sampling import spared
-from veenv.kernel.cpu import entries, sections, spans
+from veenv.kernel.building.unrolling import unroll
+from veenv.kernel.cpu import held, sections, spans
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.program import CannotFuseError
-from veenv.kernel.unrolling import unroll
+from veenv.kernel.scalar_program import CannotFuseError
 
 
 def mixed(x, k):
@@ -94,7 +94,7 @@ def test_sections_live_as_long_as_what_calls_them(monkeypatch):
     before = np.asarray(run(x))
     jax.clear_caches()
     gc.collect()
-    entries.alive()
+    held.alive()
     np.testing.assert_array_equal(run(x), before)
     np.testing.assert_allclose(before, jax.jacfwd(scaled)(x), rtol=2e-5, atol=1e-6)
 

@@ -12,7 +12,7 @@ import faulthandler, gc, json, random, statistics, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import veenv
 from veenv.kernel import primitive
-from veenv.kernel.cpu import entries, spans
+from veenv.kernel.cpu import held, spans
 
 seconds, started = 60 * float(sys.argv[1]), time.monotonic()
 settled = min(120.0, seconds / 2)
@@ -75,7 +75,7 @@ part = (seconds - settled) / 4
 early = [m for t, m in memory if settled <= t < settled + part]
 late = [m for t, m in memory if t >= seconds - part]
 print(json.dumps({
-    "calls": counts, "failures": failures, "alive": entries.alive(),
+    "calls": counts, "failures": failures, "alive": held.alive(),
     "early": statistics.median(early), "late": statistics.median(late),
 }))
 """

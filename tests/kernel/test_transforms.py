@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 import veenv
 from tests.oracles import jacobians
 from tests.oracles.jacobians import quick_jit
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 
 def fun(x: jax.Array, y: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -321,10 +321,10 @@ print(len(jax.devices()), *ways)
 FORK = """
 import os, warnings
 warnings.simplefilter("ignore")
-from veenv.kernel.cpu import entries
+from veenv.kernel.cpu import held
 pid = os.fork()
 if pid == 0:
-    before = entries.alive()
+    before = held.alive()
     os._exit(0 if before == 1 else 1)
 print("child", os.waitpid(pid, 0)[1])
 """

@@ -16,7 +16,7 @@ from tests.kernel.test_ptx import check, has_libdevice
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import PallasKernel
+from veenv.kernel.tpu.pallas import PallasKernel
 
 
 def saved(x: Any, n: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import evaluate
-from veenv.kernel.program import Loop, ScalarProgram
+from veenv.kernel.building.builder import evaluate
+from veenv.kernel.scalar_program import Loop, ScalarProgram
 
 
 def run(

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 import veenv
 from tests.export.test_c import compiled
 from tests.oracles.jacobians import assert_same, quick_jit
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 
 X = np.linspace(0.3, 1.4, 4, dtype=np.float32)
 POINTS = np.linspace(-1.5, 2.0, 20, dtype=np.float32).reshape(5, 4)

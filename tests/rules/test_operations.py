@@ -11,7 +11,7 @@ from jax import lax
 from scripts.benchmarks.operations_program import NOT_THERE
 from tests.oracles.scalar_program import run
 from veenv.kernel.fusing import fuse, trace_point
-from veenv.kernel.pallas import PallasKernel
+from veenv.kernel.tpu.pallas import PallasKernel
 from veenv.rules import operations
 
 POINT = np.array([0.31, 0.74, 0.93, 0.52], np.float32)

@@ -26,18 +26,18 @@ ALLOWED = {
     "export/c.py": "operations of scalar programs, which have names of their own",
     "export/primitives.py": "functions that write odd parameters",
     "engine/known.py": "functions of NumPy that do the same",
-    "kernel/builder.py": "operations of scalar programs",
-    "kernel/complex_numbers.py": "functions that compute complex numbers by their parts",
+    "kernel/building/builder.py": "operations of scalar programs",
+    "kernel/building/complex_numbers.py": "functions that compute complex numbers by their parts",
     "kernel/cpu/bodies.py": "operations of scalar programs",
-    "kernel/elementwise.py": "functions that unroll",
+    "kernel/building/elementwise.py": "functions that unroll",
     "kernel/expansions.py": "functions of which Mosaic has none",
-    "kernel/formulas.py": "functions that compute what primitives mean",
-    "kernel/linear.py": "functions that unroll",
-    "kernel/moves.py": "functions that unroll",
+    "kernel/building/formulas.py": "functions that compute what primitives mean",
+    "kernel/building/linear.py": "functions that unroll",
+    "kernel/building/moves.py": "functions that unroll",
     "kernel/price.py": "operations of scalar programs",
-    "kernel/program.py": "operations of scalar programs",
-    "kernel/random_numbers.py": "functions that unroll",
-    "kernel/sums.py": "functions that unroll",
+    "kernel/scalar_program.py": "operations of scalar programs",
+    "kernel/building/random_numbers.py": "functions that unroll",
+    "kernel/building/reductions.py": "functions that unroll",
     "measure/report/write.py": "signs that are drawn",
     "measure/arithmetic.py": "an oracle of the counts, which shares nothing with them",
     "rules/axes.py": "axes that only code tells",
@@ -100,7 +100,10 @@ def test_a_function_is_one_record(name: str):
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if name in node.value.split()
     ]
-    functions = {"kernel/complex_numbers.py", "tasks/random_ops.py"}  # of complex numbers; a family
+    functions = {
+        "kernel/building/complex_numbers.py",
+        "tasks/random_ops.py",
+    }  # of complex numbers; a family
     assert {*quoted} <= {"rules/table.py", "rules/operations.py"} | functions
     fun, x = getattr(lax, name), np.array([0.6, 1.7, 2.4])
     both = lambda v: fun(v) * v[::-1]  # noqa: E731

@@ -14,7 +14,7 @@ import pytest
 import veenv
 from veenv import Jacobian, make_graph, tune
 from veenv.kernel.fusing import kernels_within
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import contest, records, work
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes

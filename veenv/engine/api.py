@@ -29,11 +29,11 @@ from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosin
 from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
-from veenv.engine.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
-from veenv.engine.moves import Around
-from veenv.engine.parts import with_points
 from veenv.engine.remembered import BY_XLA, Memory, memory_of
+from veenv.engine.repeated.parts import with_points
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
+from veenv.engine.sparse.partials import Around
 from veenv.engine.surroundings import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import (

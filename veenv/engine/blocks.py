@@ -12,11 +12,11 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.edge import Edge
+from veenv.engine.edge_product import multiply
 from veenv.engine.elimination import dense
-from veenv.engine.indexing import SymmetricBlocks
-from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
+from veenv.engine.sparse.indexing import SymmetricBlocks
 from veenv.engine.sparse.pattern import Numbers, collected
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation

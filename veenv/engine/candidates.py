@@ -29,7 +29,7 @@ from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program, is_symbolic
-from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.building.builder import MAX_OPERATIONS
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
 from veenv.rules.passes import REFUSALS

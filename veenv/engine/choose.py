@@ -34,7 +34,7 @@ from veenv.kernel.price import (
     seconds,
 )
 from veenv.kernel.primitive import Batched, call
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS

@@ -20,9 +20,9 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import Call, Elimination, elemental_edges, eliminate
-from veenv.engine.indexing import as_one, eliminate_sparse, transposed
-from veenv.engine.moves import Around
 from veenv.engine.sparse.entries import Matrix
+from veenv.engine.sparse.indexing import as_one, eliminate_sparse, transposed
+from veenv.engine.sparse.partials import Around
 from veenv.graph.captured import Whole
 from veenv.graph.equations import Literal
 from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled

@@ -25,6 +25,7 @@ from veenv.engine.choose import Considered, Form, JaxMode, Kernel, kernel_of, me
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
+from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by
 from veenv.kernel.fusing import Traced, trace_point
 from veenv.kernel.price import (
     equations_of,
@@ -33,8 +34,7 @@ from veenv.kernel.price import (
     least_seconds,
     unrolled,
 )
-from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unrolling import UNLIKE_XLA, called_by
+from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.orders.resolve import resolve_order
 from veenv.rules import walk
 from veenv.rules.table import facts

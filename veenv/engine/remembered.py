@@ -20,7 +20,7 @@ from veenv._support import setting
 from veenv.graph.identity import text_of
 from veenv.graph.program import Program
 from veenv.kernel.fusing import Traced
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_differentiable, is_key
 

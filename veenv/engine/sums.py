@@ -22,8 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.engine import edge
-from veenv.engine import product as edge_product
+from veenv.engine import edge, edge_product
 from veenv.engine.edge import (
     Edge,
     diagonal_pairs,

@@ -15,7 +15,7 @@ from veenv.graph.program import normalise_argnums
 from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.ordering import Place, entries
-from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram, Strided
+from veenv.kernel.scalar_program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram, Strided
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -1,3 +1,3 @@
-from . import cpu, fusing, pallas, primitive, program, ptx, unrolling
+from . import building, cpu, fusing, primitive, ptx, scalar_program, tpu
 
-__all__ = ["cpu", "fusing", "pallas", "primitive", "program", "ptx", "unrolling"]
+__all__ = ["building", "cpu", "fusing", "primitive", "ptx", "scalar_program", "tpu"]

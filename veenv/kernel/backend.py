@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from veenv.kernel.ordering import Place, entries, in_place, replacing
-from veenv.kernel.program import FREE, Loop, Op, ScalarProgram, Strided
+from veenv.kernel.scalar_program import FREE, Loop, Op, ScalarProgram, Strided
 
 A = TypeVar("A", bound=Strided)
 

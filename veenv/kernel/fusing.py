@@ -21,10 +21,10 @@ from veenv._support import attempt, setting
 from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
-from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.callbacks import Carried, carried_out
-from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unrolling import UNLIKE_XLA, called_by, unroll
+from veenv.kernel.building.builder import MAX_OPERATIONS
+from veenv.kernel.building.callbacks import Carried, carried_out
+from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, unroll
+from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import filled, is_differentiable, is_key, parted
 from veenv.rules.meanings import spelled_out

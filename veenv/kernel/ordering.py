@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veenv.kernel.program import FREE, Leaf, Loop, Op, ScalarProgram, made, remembered
+from veenv.kernel.scalar_program import FREE, Leaf, Loop, Op, ScalarProgram, made, remembered
 
 _LAZY = frozenset({"view", "entry"})
 """What is read where it is needed."""

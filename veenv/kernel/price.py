@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel import linear
-from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
+from veenv.kernel.building import linear
+from veenv.kernel.building.builder import MAX_OPERATIONS
+from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.axes import Product

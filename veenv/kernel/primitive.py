@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from veenv import _compat
 from veenv._support import attempt
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 
 if TYPE_CHECKING:
     from veenv.kernel.cpu.finished import Finished
@@ -331,15 +331,15 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     """Machine code, of what is a kernel."""
     if not isinstance(kernel, Fused):
         return _lower_xla(ctx, *operands, kernel=kernel)
-    from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
+    from veenv.kernel.cpu import held  # llvmlite is loaded when the first kernel is compiled
 
     try:
-        code = entries.kernel(kernel.program)
-    except entries.UntestedVersionError as error:
+        code = held.kernel(kernel.program)
+    except held.UntestedVersionError as error:
         warnings.warn(f"{error}; XLA takes their place", stacklevel=2)
         return _lower_xla(ctx, *operands, kernel=kernel)
     _compat.keep_alive(ctx, code)
-    return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
+    return jax.ffi.ffi_lowering(held.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
 def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> Callable[..., Any]:
@@ -375,7 +375,7 @@ def _on_batch(
 
 
 def _for_tpu(program: ScalarProgram) -> Callable[..., Any]:
-    from veenv.kernel.pallas import PallasKernel  # a second to import
+    from veenv.kernel.tpu.pallas import PallasKernel  # a second to import
 
     return PallasKernel(program)
 

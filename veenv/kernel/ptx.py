@@ -25,7 +25,7 @@ from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import in_threads
 from veenv.kernel.cpu.emitter import element, scalar_symbol
 from veenv.kernel.ordering import few_alive
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 TARGET = "__gpu$xla.gpu.ptx"

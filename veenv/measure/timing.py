@@ -17,7 +17,7 @@ import numpy as np
 
 from veenv.engine.api import jacve
 from veenv.kernel.fusing import fuse
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 from veenv.tasks import Task
 
 K = TypeVar("K")

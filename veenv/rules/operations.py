@@ -1,7 +1,8 @@
 """The scalar operations of kernels: one record each, with its form in every backend.
 
 A function of libm needs its name and NumPy's function: `_function` adds it.  An elementwise
-primitive of JAX whose name is an operation's is that operation (`veenv.kernel.elementwise`).
+primitive of JAX whose name is an operation's is that operation (see
+`veenv.kernel.building.elementwise`).
 
 Text is a template.  ``{0}``, ``{1}`` and ``{2}`` are the arguments.  In LLVM ``{t}`` is the type
 of the vectors, ``{e}`` of a lane; ``{s}`` is ``s`` for signed integers and ``u`` for others;
@@ -38,7 +39,7 @@ SHARED = max(0, WEIGHTS["sin"] + WEIGHTS["cos"] - WEIGHTS["sincos"])
 class Operation:
     """A scalar operation."""
 
-    name: str  # as in `veenv.kernel.program`; of a function its name in libm
+    name: str  # as in `veenv.kernel.scalar_program`; of a function its name in libm
     numpy: Callable[..., Any]  # it on NumPy scalars or arrays of its arguments' dtype
     # it on JAX arrays, in a Pallas kernel; None if JAX does not have it
     jax: Callable[..., Any] | None

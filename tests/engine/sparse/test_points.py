@@ -10,8 +10,8 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
-from veenv.engine import points
-from veenv.engine.parts import with_points
+from veenv.engine.repeated import points
+from veenv.engine.repeated.parts import with_points
 from veenv.graph.program import trace
 
 pytestmark = pytest.mark.usefixtures("x64")

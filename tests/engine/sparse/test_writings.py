@@ -19,8 +19,8 @@ from scripts.benchmarks.functions.writings import (
 )
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
-from veenv.engine import points
-from veenv.engine.parts import with_points
+from veenv.engine.repeated import points
+from veenv.engine.repeated.parts import with_points
 from veenv.graph.program import trace
 from veenv.rules import walk
 

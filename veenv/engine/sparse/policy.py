@@ -9,8 +9,7 @@ from math import prod
 import numpy as np
 from jax import Array
 
-from veenv.engine import edge, sums
-from veenv.engine import product as edge_product
+from veenv.engine import edge, edge_product, sums
 from veenv.engine.edge import Edge
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Indexed

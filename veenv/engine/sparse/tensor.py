@@ -17,7 +17,7 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge
-from veenv.engine.product import multiply
+from veenv.engine.edge_product import multiply
 from veenv.engine.sparse import convert, entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sparse.pattern import Collection, Numbers, Pattern

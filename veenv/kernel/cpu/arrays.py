@@ -10,7 +10,7 @@ import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
 from veenv.kernel.ordering import Place, owned
-from veenv.kernel.program import ScalarProgram, Strided, remembered
+from veenv.kernel.scalar_program import ScalarProgram, Strided, remembered
 
 ALIGNED = 64
 """Bytes of a cache line, at whose start each kept value and array begins."""

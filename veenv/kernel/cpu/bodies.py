@@ -17,7 +17,7 @@ from veenv.kernel.cpu.layout import Leaves
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.ordering import Place
-from veenv.kernel.program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
+from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 _EQUAL = 16

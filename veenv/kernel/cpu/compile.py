@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from llvmlite import binding as llvm
 from llvmlite.binding import ffi
 
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 
 
 @dataclass(frozen=True)

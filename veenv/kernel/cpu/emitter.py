@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.cpu.compile import host, is_known
-from veenv.kernel.program import FLOATS
+from veenv.kernel.scalar_program import FLOATS
 
 _STACK = 16  # bytes to which every function's stack is aligned
 _TYPES = {"float32": "float", "float64": "double", "bool": "i1"}

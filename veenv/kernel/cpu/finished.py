@@ -12,7 +12,7 @@ from veenv.kernel.cpu import disk
 from veenv.kernel.cpu.compile import Objects
 from veenv.kernel.cpu.outputs import Written
 from veenv.kernel.cpu.records import Layout, layout_of
-from veenv.kernel.program import Leaf, ScalarProgram
+from veenv.kernel.scalar_program import Leaf, ScalarProgram
 
 _LAYOUT = ("sources", "places", "constants")
 """The arrays of an output that is written by values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from veenv.kernel.program import Loop, ScalarProgram, remembered
+from veenv.kernel.scalar_program import Loop, ScalarProgram, remembered
 
 
 @remembered

@@ -21,7 +21,7 @@ import numpy as np
 
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.emitter import Emitter, int_vector, memory_element
-from veenv.kernel.program import Leaf
+from veenv.kernel.scalar_program import Leaf
 
 Place = tuple[str, int]
 """A vector and the number of a unit in it."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veenv.kernel.program import Leaf, ScalarProgram, remembered
+from veenv.kernel.scalar_program import Leaf, ScalarProgram, remembered
 
 _LARGE = 128  # entries from which on a leaf is written by values
 _CONSTANTS = 512  # entries from which on a leaf's constants are not written by the code

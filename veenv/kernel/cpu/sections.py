@@ -17,7 +17,7 @@ from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import Objects, objects_of
 from veenv.kernel.cpu.emitter import module
 from veenv.kernel.cpu.spans import kept_places, sections
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 
 
 def objects(program: ScalarProgram, lanes: int) -> Objects:

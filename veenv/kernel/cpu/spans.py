@@ -9,7 +9,7 @@ import numpy as np
 
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.program import FREE, Op, ScalarProgram, remembered
+from veenv.kernel.scalar_program import FREE, Op, ScalarProgram, remembered
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""

@@ -19,7 +19,7 @@ from jax.custom_batching import custom_vmap
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.scalar_program import CannotFuseError
 from veenv.rules import walk
 
 CALLBACK = "pure_callback"

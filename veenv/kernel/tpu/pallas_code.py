@@ -15,7 +15,7 @@ from jax import lax
 from veenv.kernel import expansions
 from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.ordering import Place, entries, owned
-from veenv.kernel.program import CannotFuseError, Leaf, Op, ScalarProgram, Strided
+from veenv.kernel.scalar_program import CannotFuseError, Leaf, Op, ScalarProgram, Strided
 from veenv.rules.operations import OPERATIONS
 
 Path = tuple[int, ...]

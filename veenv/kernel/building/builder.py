@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel import complex_numbers
-from veenv.kernel.program import (
+from veenv.kernel.building import complex_numbers
+from veenv.kernel.scalar_program import (
     COMMUTATIVE,
     DTYPES,
     FLOATS,

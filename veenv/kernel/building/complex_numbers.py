@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from veenv.kernel.program import PAIRS, ROUNDED, Adds, CannotFuseError, Scalars
+from veenv.kernel.scalar_program import PAIRS, ROUNDED, Adds, CannotFuseError, Scalars
 
 _PAIRS_OF = {real: name for name, real in PAIRS.items()}
 _LARGE = 20.0

@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel import complex_numbers
-from veenv.kernel.builder import Builder, Ids, Rule, choose, constant, constants, entry, reals
-from veenv.kernel.program import dtype_name
+from veenv.kernel.building import complex_numbers
+from veenv.kernel.building.builder import (
+    Builder,
+    Ids,
+    Rule,
+    choose,
+    constant,
+    constants,
+    entry,
+    reals,
+)
+from veenv.kernel.scalar_program import dtype_name
 from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 

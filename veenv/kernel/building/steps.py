@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from veenv.kernel.builder import Builder, evaluate
+from veenv.kernel.building.builder import Builder, evaluate
 from veenv.kernel.ordering import depth_first
-from veenv.kernel.program import FLOATS, Op
+from veenv.kernel.scalar_program import FLOATS, Op
 from veenv.rules.operations import OPERATIONS, weight
 
 _MOST = 100_000

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from veenv.kernel.program import Leaf
+from veenv.kernel.scalar_program import Leaf
 
 
 class Tiling(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import (
+from veenv.kernel.building.builder import (
     Builder,
     Ids,
     arithmetic,
@@ -21,8 +21,8 @@ from veenv.kernel.builder import (
     evaluate,
     once,
 )
-from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
-from veenv.kernel.program import (
+from veenv.kernel.building.complex_numbers import KNOWN, Reals, pair, parts
+from veenv.kernel.scalar_program import (
     COMPLEX,
     FLOATS,
     NARROW,

@@ -1,4 +1,4 @@
-"""Looks in a program for what does the same at every index of some axes (`veenv.engine.points`).
+"""Looks in a program for what does the same at every index of some axes (see `points`).
 
 Axes of variables that go together are one class, as equations tie them.  A part is what has the
 same classes, from where it is entered to where it is left; what comes back to it is another part.
@@ -16,7 +16,8 @@ import jax
 import jax.core
 import numpy as np
 
-from veenv.engine.at_point import (
+from veenv.engine.known import Known
+from veenv.engine.repeated.at_point import (
     Axes,
     Classes,
     Line,
@@ -26,10 +27,9 @@ from veenv.engine.at_point import (
     shrunk,
     ties,
 )
-from veenv.engine.carried import taken_earlier
-from veenv.engine.known import Known
-from veenv.engine.mapped import opened
-from veenv.engine.points import Jacobian, Points, Run
+from veenv.engine.repeated.carried import taken_earlier
+from veenv.engine.repeated.mapped import opened
+from veenv.engine.repeated.points import Jacobian, Points, Run
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import walk

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv.kernel import random_numbers
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.building import random_numbers
+from veenv.kernel.scalar_program import CannotFuseError
 
 _MOST_SWEEPS = 30
 """Of Jacobi's method, which needs five to ten."""

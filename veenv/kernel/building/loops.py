@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veenv.kernel import complex_numbers, steps
-from veenv.kernel.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
+from veenv.kernel.building import complex_numbers, steps
+from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
 from veenv.kernel.cpu.spans import LONG, body_size
 from veenv.kernel.ordering import depth_first
-from veenv.kernel.program import (
+from veenv.kernel.scalar_program import (
     PAIRS,
     Leaf,
     LongStepError,

@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel import formulas, linear, loops, moves, random_numbers, sums
-from veenv.kernel.batches import Batches
-from veenv.kernel.builder import (
+from veenv.kernel.building import formulas, linear, loops, moves, random_numbers, reductions
+from veenv.kernel.building.batches import Batches
+from veenv.kernel.building.builder import (
     MAX_OPERATIONS,
     Builder,
     Ids,
@@ -24,10 +24,11 @@ from veenv.kernel.builder import (
     constants,
     refuse_stacked,
 )
+from veenv.kernel.building.elementwise import ELEMENTWISE, compute
+from veenv.kernel.building.random_numbers import keys_of
 from veenv.kernel.cpu.spans import LONG, size_of
-from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
-from veenv.kernel.program import (
+from veenv.kernel.scalar_program import (
     DTYPES,
     PAIRS,
     CannotFuseError,
@@ -36,13 +37,12 @@ from veenv.kernel.program import (
     ScalarProgram,
     dtype_name,
 )
-from veenv.kernel.random_numbers import keys_of
 from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.meanings import meaning_of
 from veenv.rules.table import TABLE, facts
 
-MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
+MOVES = {**moves.RULES, **reductions.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 

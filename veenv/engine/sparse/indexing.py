@@ -19,9 +19,9 @@ import numpy as np
 from veenv.engine import edge, sums
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Call, Elimination, eliminate_under
-from veenv.engine.moves import Around, Move, index_arrays
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sparse.partials import Around, Move, index_arrays
 from veenv.engine.sparse.policy import Sparse, structured
 from veenv.engine.sparse.summands import entry_shape
 from veenv.graph.linearisation import Linearisation

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel.builder import Builder, Ids, Rule, constants
-from veenv.kernel.complex_numbers import pair, parts
-from veenv.kernel.program import Scalars
+from veenv.kernel.building.builder import Builder, Ids, Rule, constants
+from veenv.kernel.building.complex_numbers import pair, parts
+from veenv.kernel.scalar_program import Scalars
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 _PARITY = 0x1BD11BDA

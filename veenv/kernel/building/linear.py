@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import Builder, Ids, arithmetic, choose
-from veenv.kernel.program import FLOATS, ROUNDED, CannotFuseError, dtype_name
+from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
+from veenv.kernel.scalar_program import FLOATS, ROUNDED, CannotFuseError, dtype_name
 
 Solve = Callable[..., Sequence[Ids]]
 """From the builder, the dtype and matrices without batch axes to those of the results."""

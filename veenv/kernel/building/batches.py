@@ -17,11 +17,11 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel import loops
-from veenv.kernel.builder import Builder, Ids, constant
-from veenv.kernel.moves import RULES as FREE
-from veenv.kernel.program import CannotFuseError, dtype_name
-from veenv.kernel.sums import neutral, operation
+from veenv.kernel.building import loops
+from veenv.kernel.building.builder import Builder, Ids, constant
+from veenv.kernel.building.moves import RULES as FREE
+from veenv.kernel.building.reductions import neutral, operation
+from veenv.kernel.scalar_program import CannotFuseError, dtype_name
 from veenv.linear.barrier import BARRIERS
 from veenv.rules.axes import Tie, ties_of
 

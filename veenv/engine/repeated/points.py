@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.at_point import Axes, Line, indices, present, without
-from veenv.engine.dependence import followed, seeds
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
+from veenv.engine.repeated.at_point import Axes, Line, indices, present, without
 from veenv.engine.sparse import entries
+from veenv.engine.sparse.dependence import followed, seeds
 from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Function, Literal

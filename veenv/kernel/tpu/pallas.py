@@ -20,7 +20,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
-from veenv.kernel.pallas_code import (
+from veenv.kernel.scalar_program import CannotFuseError, Leaf, ScalarProgram
+from veenv.kernel.tpu.pallas_code import (
     NARROW,
     SINES,
     Run,
@@ -30,8 +31,7 @@ from veenv.kernel.pallas_code import (
     memory_of,
     tables_of,
 )
-from veenv.kernel.program import CannotFuseError, Leaf, ScalarProgram
-from veenv.kernel.tiling import Tiled, Tiling
+from veenv.kernel.tpu.tiling import Tiled, Tiling
 
 
 def has_sines(program: ScalarProgram) -> bool:

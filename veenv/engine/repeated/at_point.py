@@ -16,10 +16,10 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.engine.mapped import opened
+from veenv.engine.repeated.mapped import opened
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
-from veenv.kernel.elementwise import ELEMENTWISE
+from veenv.kernel.building.elementwise import ELEMENTWISE
 from veenv.rules import walk
 from veenv.rules.axes import Tie, ties_of
 from veenv.rules.base import is_differentiable

@@ -28,7 +28,7 @@ from veenv.kernel.cpu import disk, records, sections
 from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
 from veenv.kernel.cpu.finished import Finished, code_name
 from veenv.kernel.cpu.memory import keep_memory, may_advise
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
 TESTED = ((0, 3), (0, 4), (0, 5))

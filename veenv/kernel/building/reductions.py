@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import MAX_OPERATIONS, Builder, Ids, Rule
-from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
+from veenv.kernel.building.builder import MAX_OPERATIONS, Builder, Ids, Rule
+from veenv.kernel.scalar_program import FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 
 COMBINE: Mapping[str, tuple[str, str]] = {

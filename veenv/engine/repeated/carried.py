@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.at_point import MOST_PLACES, Line
 from veenv.engine.known import Known
-from veenv.engine.mapped import Rewriting
-from veenv.engine.points import Points
+from veenv.engine.repeated.at_point import MOST_PLACES, Line
+from veenv.engine.repeated.mapped import Rewriting
+from veenv.engine.repeated.points import Points
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program, trace
 from veenv.kernel import price
@@ -29,7 +29,7 @@ from veenv.rules.table import facts
 
 
 class Search(Protocol):
-    """What is known of the axes of a program (`veenv.engine.parts`)."""
+    """What is known of the axes of a program (`veenv.engine.repeated.parts`)."""
 
     program: Program
     known: Known

@@ -2,7 +2,7 @@
 
 Loops that carry nothing do all turns at once.  Gathers and scatters of rows by their own numbers
 (`x[jnp.arange(n), at]`, the rule of `jnp.linalg.det`) have a batch axis instead of these numbers.
-`veenv.engine.parts` finds the axes.
+`veenv.engine.repeated.parts` finds the axes.
 """
 
 from __future__ import annotations

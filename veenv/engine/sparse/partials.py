@@ -23,11 +23,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.engine import points
-from veenv.engine.dependence import dependent_places
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
+from veenv.engine.repeated import points
 from veenv.engine.sparse import entries
+from veenv.engine.sparse.dependence import dependent_places
 from veenv.engine.sparse.entries import MOST_ENTRIES, Indexed, Matrix
 from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.engine.sums import num_entries
