@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = (
     *("structure.axis_sets", "structure.packed", "structure.packed_product"),
     *("structure.product", "structure.structure", "graph.tableau", "graph.precedence"),
-    *("engine.product", "engine.sums", "engine.edge", "engine.elimination"),
+    *("engine.edge_product", "engine.sums", "engine.edge", "engine.elimination"),
     *("env.rules_array", "env.rules_scalar"),
     *("rules.shape", "rules.contraction", "rules.indexmap"),
 )
