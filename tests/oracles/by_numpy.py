@@ -143,7 +143,7 @@ def _equation(equation: Any, ins: list[np.ndarray]) -> Sequence[np.ndarray]:
     return [np.asarray(x) for x in (outs if equation.primitive.multiple_results else [outs])]
 
 
-def _loop(loop: walk.Loop, ins: Sequence[np.ndarray], outs: Sequence[Any]) -> list[np.ndarray]:
+def _loop(loop: walk.LoopParts, ins: Sequence[np.ndarray], outs: Sequence[Any]) -> list[np.ndarray]:
     tested, consts, carry, stacks = loop.split(ins)
 
     def call(closed: Any, *args: Any) -> list[np.ndarray]:

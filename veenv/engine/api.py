@@ -28,7 +28,7 @@ from veenv.engine.candidates import (
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
 from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
-from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
+from veenv.engine.evaluation import Evaluated, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.remembered import BY_XLA, Memory, memory_of
 from veenv.engine.repeated.parts import with_points
 from veenv.engine.sparse import SparseTensor
@@ -551,7 +551,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
 def _eliminated(
     lin: Linearisation, inputs: Any, ids: Sequence[int], symmetric: SymmetricBlocks, *, sparse: bool
-) -> tuple[Evaluation, Elimination]:
+) -> tuple[Evaluated, Elimination]:
     """The values of a program, and what is left when the vertices of an order are gone."""
     given = jax.tree.leaves(inputs)
     # Rules compute with JAX's arithmetic: a Python number raises where it is divided by zero.

@@ -349,7 +349,7 @@ def _cheapest(found: Considered) -> Any:
         watcher(found)
     first, own, source, kernel, _, memory = found
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
+    made = attempt(lambda: kernel_of(first, own, source), KernelForm) if kernel else KernelForm()
     base, program = made.traced, made.program
     plain = base or asked
     memory = None if plain.lifted else memory
@@ -458,7 +458,7 @@ def watched(watcher: Callable[[Considered], None]) -> AbstractContextManager[Non
 
 
 def menu_of(
-    first: Sequence[Traced], own: _Modes, made: Kernel, base: Traced, *, later: bool
+    first: Sequence[Traced], own: _Modes, made: KernelForm, base: Traced, *, later: bool
 ) -> Menu:
     """The forms by the operands of one of them, which comes first."""
     rest = [one for one in first if one is not base]
@@ -481,7 +481,7 @@ def _cheaper(menu: Menu, program: ScalarProgram) -> Callable[[int], Form | None]
     return cheaper
 
 
-class Kernel(NamedTuple):
+class KernelForm(NamedTuple):
     """A form that can be one kernel, if one can."""
 
     traced: Traced | None = None
@@ -494,7 +494,7 @@ def kernel_of(
     own: _Modes,
     source: int,
     modes: Sequence[Traced] | None = None,
-) -> Kernel:
+) -> KernelForm:
     """The likeliest kernel that takes not much longer to compile than XLA.
 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
@@ -512,15 +512,15 @@ def kernel_of(
     several: list[Traced] = [asked]
     program = program_of(0) if estimate < _OVER * _LONG else None
     if program is not None and min(estimate, program.executed) < _LONG:
-        return Kernel(asked, program, modes)
+        return KernelForm(asked, program, modes)
     modes = own.traced() if modes is None else modes
     several += modes
     estimates = [estimate, *(operations_of(one.closed) for one in modes)]
     for number in sorted(range(len(several)), key=estimates.__getitem__):
         program = program_of(number)
         if program is not None:
-            return Kernel(several[number], program, modes)
-    return Kernel(modes=modes)
+            return KernelForm(several[number], program, modes)
+    return KernelForm(modes=modes)
 
 
 def _is_pure(first: Sequence[Traced]) -> bool:

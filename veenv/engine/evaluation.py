@@ -36,7 +36,7 @@ from veenv.structure.structure import FREE
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluated:
     """Values of a program: its outputs, auxiliary output and elemental partials.
 
     A variable that occurs several times in one equation has several partials there; those of rules
@@ -61,7 +61,7 @@ def evaluate(
     inputs: Sequence[Any],
     others: Sequence[Any] = (),
     around: Around | None = None,
-) -> Evaluation:
+) -> Evaluated:
     """Runs a program and computes the elemental partials that its graph needs.
 
     A value is dropped after its last use. `others` take the place of the program's first constants,
@@ -97,7 +97,7 @@ def evaluate(
         for variable in last_use.get(index, ()):
             del values[variable]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
-    return Evaluation([read(o) for o in program.outputs], aux, parallel, calls)
+    return Evaluated([read(o) for o in program.outputs], aux, parallel, calls)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def whole_of(lin: Linearisation) -> Whole | None:
     return next((p for p in found if isinstance(p, Whole)), None)
 
 
-def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation, Elimination]:
+def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, Elimination]:
     """The values of a program, and its dense Jacobian by forward mode.
 
     That of a program of one equation is by the mode that JAX has of it, with the fewer passes.
@@ -287,7 +287,7 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
             if node is not None:
                 dense = algebra.dense(lin.graph.shapes[node], lin.graph.shapes[source])
                 left[source, node] = (Edge(dense, x.reshape(dense.value_shape), x.dtype),)
-    return Evaluation(values, aux, {}), Elimination(left, (), ())
+    return Evaluated(values, aux, {}), Elimination(left, (), ())
 
 
 def _modes(whole: Whole, fun: Callable[..., Any], given: Sequence[Any]) -> list[Callable[..., Any]]:

@@ -21,7 +21,7 @@ from veenv.engine.candidates import (
     other_orders,
     shut_out,
 )
-from veenv.engine.choose import Considered, Form, JaxMode, Kernel, kernel_of, menu_of, watched
+from veenv.engine.choose import Considered, Form, JaxMode, KernelForm, kernel_of, menu_of, watched
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
@@ -250,7 +250,7 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
     made = [_Made.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)]
     made += [_Made.of(label, one, _limit(one), pinned=False) for label, one in modes]
-    kernel = Kernel()
+    kernel = KernelForm()
     if considered.kernel:
         kernel = kernel_of(first, own, considered.source, [one for _, one in modes])
     kernel = kernel._replace(modes=[one for _, one in modes])
@@ -315,7 +315,7 @@ def _why_not(lin: Linearisation | None, name: str) -> str:
     return "an elimination is expected to take no longer, and modes are not looked at then"
 
 
-def _rows(made: _Made, kernel: Kernel, form: Form | None, batch: int) -> Iterator[FormRow]:
+def _rows(made: _Made, kernel: KernelForm, form: Form | None, batch: int) -> Iterator[FormRow]:
     """The form for XLA, and as a kernel if it is considered."""
     closed, program, error = made.traced.closed, made.program, made.error
     taken = form is not None and form.closed is closed
@@ -456,7 +456,7 @@ class _Lines:
         self.add(opened, compress(opened.invars, flags), line, times)
 
 
-def _settled(loop: walk.Loop, flags: Sequence[bool]) -> list[bool]:
+def _settled(loop: walk.LoopParts, flags: Sequence[bool]) -> list[bool]:
     """Which variables of a step depend on what those do that the loop starts with."""
     body, (_, start, end) = _compat.open_jaxpr(loop.body), loop.ends
     depends = walk.dependent(body, compress(body.invars, flags))

@@ -13,7 +13,7 @@ from veenv.env.render import DPI, changes, paint
 from veenv.env.state import State
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.layout import Positions, positions
-from veenv.graph.playback import Elimination, play
+from veenv.graph.playback import PlayedElimination, play
 from veenv.orders.documents import write_bytes
 from veenv.orders.order import Order
 from veenv.orders.resolve import resolve_order
@@ -112,7 +112,7 @@ def animate(
 
 def _read(
     what: Drawable, of: Graph | VertexEnv | None, cost: CostModel = "multiplications"
-) -> tuple[Graph, tuple[Elimination, ...], int, tuple[int, ...]]:
+) -> tuple[Graph, tuple[PlayedElimination, ...], int, tuple[int, ...]]:
     """The graph, the eliminations, how many are done, and the order (none for a graph)."""
     if isinstance(what, Graph) or (isinstance(what, str) and of is None):
         return task_graph(what), (), 0, ()
@@ -143,7 +143,7 @@ def _read(
 def _painted(
     graph: Graph,
     where: Positions,
-    steps: Sequence[Elimination],
+    steps: Sequence[PlayedElimination],
     done: int,
     ids: Sequence[int],
 ) -> Figure:

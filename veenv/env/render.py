@@ -15,7 +15,7 @@ from veenv.env.encode import EnvParams
 from veenv.env.state import State
 from veenv.graph.graph import Graph
 from veenv.graph.layout import Point, Positions, positions
-from veenv.graph.playback import Elimination, play
+from veenv.graph.playback import PlayedElimination, play
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ class Frame:
         return changes(self.graph, play(self.graph, (*self.order, *rest))[: len(self.order)])
 
 
-def changes(graph: Graph, steps: Sequence[Elimination]) -> Changes:
+def changes(graph: Graph, steps: Sequence[PlayedElimination]) -> Changes:
     """What the last of some eliminations has changed."""
     before = now = {*graph.edges}
     for step in steps:

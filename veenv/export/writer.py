@@ -87,13 +87,13 @@ class Writer:
         branches = [self._function(b, source) for b in params["branches"]]
         return f"lax.switch({operands[0]}, [{', '.join(branches)}], {', '.join(operands[1:])})"
 
-    def _while(self, loop: walk.Loop, operands: Sequence[str], source: str) -> str:
+    def _while(self, loop: walk.LoopParts, operands: Sequence[str], source: str) -> str:
         tested, consts, carry, _ = loop.split(operands)
         cond, body = self._function(loop.test, source), self._function(loop.body, source)
         test, step, start = (", ".join(some) for some in ([*tested, "*c"], [*consts, "*c"], carry))
         return f"lax.while_loop(lambda c: {cond}({test})[0], lambda c: {body}({step}), ({start},))"
 
-    def _scan(self, loop: walk.Loop, operands: Sequence[str], source: str) -> str:
+    def _scan(self, loop: walk.LoopParts, operands: Sequence[str], source: str) -> str:
         _, consts, carried, stacked = loop.split(operands)
         step, count = self._function(loop.body, source), len(carried)
         call = f"{step}({', '.join([*consts, '*c', '*x'])})"

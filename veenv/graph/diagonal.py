@@ -90,7 +90,7 @@ def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> lis
     return [None if n is None else node(n) for n in body.outputs]
 
 
-def _loop(site: Site, loop: walk.Loop, body: BodyOf) -> Flow:
+def _loop(site: Site, loop: walk.LoopParts, body: BodyOf) -> Flow:
     """A loop: what is carried is one node, before and after; the test moves nothing."""
     more, (skipped, start, end) = int(loop.length != 1), loop.ends
     flow = Flow(carried=frozenset(range(start - skipped, end - skipped)))

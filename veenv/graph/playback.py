@@ -11,7 +11,7 @@ from veenv.structure.structure import Structure
 
 
 @dataclass(frozen=True)
-class Elimination:
+class PlayedElimination:
     """What the elimination of one vertex does to the graph.
 
     Attributes:
@@ -29,7 +29,7 @@ class Elimination:
 
 def play(
     graph: Graph, order: Iterable[int], cost: CostModel = "multiplications"
-) -> tuple[Elimination, ...]:
+) -> tuple[PlayedElimination, ...]:
     """Plays an order.
 
     Args:
@@ -47,7 +47,7 @@ def play(
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x, y: jnp.sin(x * y) * x, argnums=(0, 1))(1.0, 2.0)
       >>> play(graph, (2, 1))[0]
-      Elimination(vertex=2, cost=1, removed=((2, 3), (3, 4)), added=((2, 4),))
+      PlayedElimination(vertex=2, cost=1, removed=((2, 3), (3, 4)), added=((2, 4),))
     """
     tableau = graph.tableau(cost)
     steps = []
@@ -61,7 +61,7 @@ def play(
         removed = before - {*_edges_around(tableau, node)}
         price = multiplications + (additions if counts_additions(cost) else 0)
         added = tuple(sorted(set(pairs) - there))
-        steps.append(Elimination(vertex, price, tuple(sorted(removed)), added))
+        steps.append(PlayedElimination(vertex, price, tuple(sorted(removed)), added))
     return tuple(steps)
 
 

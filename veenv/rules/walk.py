@@ -145,7 +145,7 @@ def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
     return found
 
 
-class Loop(NamedTuple):
+class LoopParts(NamedTuple):
     """A `scan` or a `while`, taken apart."""
 
     body: Any  # a closed jaxpr: constants, what is carried and rows of stacks to the latter two
@@ -166,19 +166,19 @@ class Loop(NamedTuple):
         return range(self.length or 0)[:: -1 if self.reverse else 1]
 
 
-def loop_of(equation: Any) -> Loop | None:
+def loop_of(equation: Any) -> LoopParts | None:
     """A loop, taken apart; None of other equations."""
     name, params = equation.primitive.name, equation.params
     if name == "while":
         first = params["cond_nconsts"]
         ends = first, first + params["body_nconsts"], len(in_avals(equation))
-        return Loop(params["body_jaxpr"], params["cond_jaxpr"], ends)
+        return LoopParts(params["body_jaxpr"], params["cond_jaxpr"], ends)
     if name != "scan":
         return None
     body = params["jaxpr"]
     count = _compat.num_alike(body.out_avals, out_avals(equation))
     end = _compat.num_alike(body.in_avals, in_avals(equation))
-    return Loop(body, None, (0, end - count, end), params["length"], params["reverse"])
+    return LoopParts(body, None, (0, end - count, end), params["length"], params["reverse"])
 
 
 def branches_of(equation: Any) -> Sequence[Any]:
@@ -268,7 +268,7 @@ class Domain(Generic[V]):
         joined = [reduce(self.join, each) for each in zip(*several, strict=True)]
         return self.chosen(lambda: ins[0], joined)
 
-    def loop(self, equation: Any, loop: Loop, ins: list[V]) -> list[V]:
+    def loop(self, equation: Any, loop: LoopParts, ins: list[V]) -> list[V]:
         """The results of a loop."""
         tested, consts, carry, stacks = loop.split(ins)
         around = lambda carry, turn: self.jaxpr(  # noqa: E731

@@ -35,7 +35,7 @@ class _RefusedError(Exception):
     """An equation cannot be written for one point."""
 
 
-class Line(NamedTuple):
+class PartEquation(NamedTuple):
     """An equation of a part."""
 
     equation: Equation
@@ -77,7 +77,7 @@ def _is_ruled(equation: Any) -> bool:
     return not equation.effects and all(map(is_differentiable, every))
 
 
-def shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]] | None:
+def shrunk(line: PartEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
     """What computes an equation at one point; None if it cannot be written for one."""
     try:
         return _shrunk(line)
@@ -85,7 +85,7 @@ def shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]] | None:
         return None
 
 
-def _shrunk(line: Line, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
+def _shrunk(line: PartEquation, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
     primitive, params = line.equation.primitive, line.equation.params
     if _is_ruled(line.equation):
         return _ruled(line, nested=nested)
@@ -105,7 +105,7 @@ def _shrunk(line: Line, *, nested: bool = False) -> Callable[[list[Any]], Sequen
     return partial(_compat.bind, primitive, params)
 
 
-def _solve(params: Any, line: Line) -> dict[str, Any]:
+def _solve(params: Any, line: PartEquation) -> dict[str, Any]:
     """The functions of a linear solve for one point."""
     lengths, jaxprs = params["const_lengths"], params["jaxprs"]
     first = sum(lengths)
@@ -118,7 +118,7 @@ def _solve(params: Any, line: Line) -> dict[str, Any]:
     return {**params, "jaxprs": jaxprs._replace(**made)}
 
 
-def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
+def _ruled(line: PartEquation, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
     """A call with a derivative rule of its own, which is traced and written for one point, too."""
     equation = line.equation
     ins = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(equation)]
@@ -271,7 +271,7 @@ def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen
             raise _RefusedError
         ins = tuple(tuple(t and t.ins[i] for t in own) for i in range(len(operands)))
         given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        found = _shrunk(Line(equation, out, ins), nested=True)(given)
+        found = _shrunk(PartEquation(equation, out, ins), nested=True)(given)
         alike = _alike(equation, operands).difference(out)
         return [_Seen(x, out, alike) for x in found]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.known import Known
-from veenv.engine.repeated.at_point import MOST_PLACES, Line
+from veenv.engine.repeated.at_point import MOST_PLACES, PartEquation
 from veenv.engine.repeated.mapped import Rewriting
 from veenv.engine.repeated.points import Points
 from veenv.graph.equations import Equation, Literal
@@ -38,11 +38,11 @@ class Search(Protocol):
         """The axis of a variable along which most is done."""
         ...
 
-    def line(self, k: int, along: tuple[int, int]) -> Line | None:
+    def line(self, k: int, along: tuple[int, int]) -> PartEquation | None:
         """An equation by its axes that go with one of a variable."""
         ...
 
-    def part(self, lines: Sequence[Line]) -> Points | None:
+    def part(self, lines: Sequence[PartEquation]) -> Points | None:
         """A part of some equations."""
         ...
 
@@ -154,7 +154,7 @@ def _stage(
     taken = {o for k in readers[v] for o in equations[k].outputs if o is not None}
     if others or v in outputs or not taken <= takings.keys():
         return None
-    inside: dict[int, Line] = {}
+    inside: dict[int, PartEquation] = {}
     wanted = {v}
     for k in range(min(readers[v]) - 1, -1, -1):
         outs = [o for o in equations[k].outputs if o is not None]

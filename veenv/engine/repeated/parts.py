@@ -20,7 +20,7 @@ from veenv.engine.known import Known
 from veenv.engine.repeated.at_point import (
     Axes,
     Classes,
-    Line,
+    PartEquation,
     indices,
     is_writable,
     present,
@@ -29,7 +29,7 @@ from veenv.engine.repeated.at_point import (
 )
 from veenv.engine.repeated.carried import taken_earlier
 from veenv.engine.repeated.mapped import opened
-from veenv.engine.repeated.points import Jacobian, Points, Run
+from veenv.engine.repeated.points import Jacobian, PartFunction, Points
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import walk
@@ -87,16 +87,16 @@ class _Search:
         outs = [v for v in self.program.equations[k].outputs if v is not None]
         return self._classes((outs[0], tie.out)) if outs else None
 
-    def _in(self, k: int, chosen: Sequence[Any]) -> Line | None:
+    def _in(self, k: int, chosen: Sequence[Any]) -> PartEquation | None:
         """The equation by its ties of some classes; None if it has not one of each."""
         e = self.program.equations[k]
         own = [[t for t in self._ties[k] if self._class_of(k, t) == one] for one in chosen]
         if any(len(some) != 1 for some in own):
             return None
         ins = tuple(tuple(t.ins[i] for (t,) in own) for i in range(len(e.inputs)))
-        return Line(e, tuple(t.out for (t,) in own), ins)
+        return PartEquation(e, tuple(t.out for (t,) in own), ins)
 
-    def line(self, k: int, along: tuple[int, int]) -> Line | None:
+    def line(self, k: int, along: tuple[int, int]) -> PartEquation | None:
         """An equation by its axes that go with one of a variable."""
         return self._in(k, [self._classes(along)]) if k in self._ties else None
 
@@ -168,7 +168,7 @@ class _Search:
                 break
         return found
 
-    def _stages(self, lines: Mapping[int, Line]) -> list[list[int]]:
+    def _stages(self, lines: Mapping[int, PartEquation]) -> list[list[int]]:
         """The equations of one part after the other: what needs a part's result comes after it."""
         made: dict[int, int] = {}
         level: dict[int, int] = {}
@@ -186,7 +186,7 @@ class _Search:
                 stages.setdefault(here, []).append(k)
         return [*stages.values()]
 
-    def part(self, lines: Sequence[Line]) -> Points | None:
+    def part(self, lines: Sequence[PartEquation]) -> Points | None:
         """A part of these equations; None where it cannot be one."""
         program = self.program
         own: dict[int, Axes] = {}
@@ -264,7 +264,7 @@ def _replaced(jacobian: Jacobian, program: Program, part: Points) -> Program:
     outputs = (*(v for v, _ in part.results), *new)
     inputs = tuple(v for v, _ in part.operands)
     one = Equation(
-        Run(part, jacobian),
+        PartFunction(part, jacobian),
         {},
         inputs,
         outputs,

@@ -22,7 +22,7 @@ import numpy as np
 from veenv import _compat
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
-from veenv.engine.repeated.at_point import Axes, Line, indices, present, without
+from veenv.engine.repeated.at_point import Axes, PartEquation, indices, present, without
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import followed, seeds
 from veenv.engine.sparse.entries import Indexed
@@ -46,7 +46,7 @@ its results and their Jacobians."""
 class Points:
     """A part of a program."""
 
-    lines: tuple[Line, ...]  # its equations
+    lines: tuple[PartEquation, ...]  # its equations
     sizes: tuple[int, ...]  # of the axes of the batch
     operands: tuple[tuple[int, Axes], ...]  # variables that it reads, with their axes
     moved: tuple[int, ...]  # which operands are floats that depend on the program's inputs
@@ -232,7 +232,7 @@ _MOST_CHOICES = 4
 """Most choices whose cases are gone through together, as there are twice as many for each."""
 
 
-class Run(Function):
+class PartFunction(Function):
     """A part of a program in the form of a primitive."""
 
     def __init__(self, part: Points, jacobian: Jacobian):

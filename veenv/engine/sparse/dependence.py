@@ -173,14 +173,14 @@ class _Follower(walk.Domain[_Variable]):
         alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
         return body if alike else None
 
-    def loop(self, equation: Any, loop: walk.Loop, ins: _Several) -> _Several:
+    def loop(self, equation: Any, loop: walk.LoopParts, ins: _Several) -> _Several:
         """Turn by turn; a long loop by what one turn does, whatever its number is."""
         inside = sum(1 for _ in walk.every(loop.body))
         if loop.length is None or self._steps + inside * loop.length <= _MOST_STEPS:
             return super().loop(equation, loop, ins)
         return self._repeated(equation, loop, loop.length, ins)
 
-    def _repeated(self, equation: Any, loop: walk.Loop, turns: int, ins: _Several) -> _Several:
+    def _repeated(self, equation: Any, loop: walk.LoopParts, turns: int, ins: _Several) -> _Several:
         """By what one turn depends on, which is what any other one does."""
         (_, start, end), avals = loop.ends, loop.body.in_avals
         moving = [

@@ -56,14 +56,16 @@ class Indexed:
     """
 
     pattern: Pattern
-    given: Numbers | Sum | None
+    given: Numbers | SumOfEntries | None
     dtype: Any
     mask: Array | None = None
 
     @cached_property
     def values(self) -> Numbers | None:
         """As many as entries, added up where somebody asks for them; None if all are ones."""
-        return self.given.numbers(self.dtype) if isinstance(self.given, Sum) else self.given
+        return (
+            self.given.numbers(self.dtype) if isinstance(self.given, SumOfEntries) else self.given
+        )
 
     def numbers(self) -> Numbers:
         """The values, ones too."""
@@ -77,7 +79,7 @@ class Indexed:
 
 
 @dataclass(frozen=True)
-class Sum:
+class SumOfEntries:
     """Values that are the sums of entries of matrices of one shape, none of which has a mask."""
 
     summands: tuple[Indexed, ...]
@@ -186,7 +188,7 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
     if collect.alone and all(x.given is None for x in several):
         return Indexed(pattern, None, dtype, _either(several, collect))
-    found = Sum(several, collect)
+    found = SumOfEntries(several, collect)
     mask = _either(several, collect)
     return Indexed(pattern, found if mask is None else found.numbers(dtype), dtype, mask)
 
@@ -196,7 +198,7 @@ def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
     found: list[Indexed] = []
     for x in several:
         asked = "values" in x.__dict__
-        found.extend(x.given.summands if isinstance(x.given, Sum) and not asked else [x])
+        found.extend(x.given.summands if isinstance(x.given, SumOfEntries) and not asked else [x])
     return found if len(found) <= _MOST_SUMMANDS else several
 
 

@@ -178,7 +178,7 @@ class _Reader:
         return _split(outs, count, [site for _, sites in branches for site in sites])
 
     def _while(
-        self, loop: walk.Loop, count: int, ins: _Values, over: Any
+        self, loop: walk.LoopParts, count: int, ins: _Values, over: Any
     ) -> tuple[_Values, _Found]:
         tested, consts, carry, _ = loop.split(ins)
         body, sites = self._traced(loop.body, [*consts, *carry], None, self._within)
@@ -202,7 +202,9 @@ class _Reader:
         state = [*map(jnp.asarray, carry), *_none(sites)]
         return _split(lax.while_loop(goes_on, step, state), count, sites)
 
-    def _scan(self, loop: walk.Loop, every: int, ins: _Values, over: Any) -> tuple[_Values, _Found]:
+    def _scan(
+        self, loop: walk.LoopParts, every: int, ins: _Values, over: Any
+    ) -> tuple[_Values, _Found]:
         _, consts, carry, stacks = loop.split(ins)
         turn = [*consts, *carry, *(jnp.zeros(x.shape[1:], x.dtype) for x in stacks)]
         none, count = jnp.bool_(False), len(carry)

@@ -341,12 +341,12 @@ class _Unroller:
 
         return trace
 
-    def _while(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    def _while(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
         test, body = self._inside(loop.test, tested), self._inside(loop.body, consts)
         return loops.while_loop(self.builder, test, body, carry, walk.out_avals(eqn), self._limit)
 
-    def _scan(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    def _scan(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
         _, consts, carry, stacks = loop.split(ins)
         length, sizes, refused = len(loop.turns), list[int](), None

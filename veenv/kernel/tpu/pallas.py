@@ -24,7 +24,7 @@ from veenv.kernel.scalar_program import CannotFuseError, Leaf, ScalarProgram
 from veenv.kernel.tpu.pallas_code import (
     NARROW,
     SINES,
-    Run,
+    BlockRun,
     SinesAndCosines,
     View,
     apply,
@@ -158,7 +158,7 @@ class PallasKernel:
                 ref.read()
             pairs = zip(ins, program.inputs, strict=True)
             views = [View(ref, leaf.dtype) for ref, leaf in pairs]
-            run = Run(program, views, known, stacked, tuple(values), apply, outside)
+            run = BlockRun(program, views, known, stacked, tuple(values), apply, outside)
             for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):
                     out[entry] = run.operand(i).astype(out.dtype)

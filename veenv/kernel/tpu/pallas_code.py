@@ -60,7 +60,7 @@ def _arrays(
             yield from _arrays(op.attr.body, (*path, k), op.attr.carries)
 
 
-class Run(Backend[View]):
+class BlockRun(Backend[View]):
     """Computes a program with JAX arrays of the shape of a block, given a view of each input.
 
     `apply` computes an operation, `outside` one that is in no loop, if it is another. `known` are

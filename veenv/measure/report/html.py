@@ -8,7 +8,7 @@ from html import escape
 
 from veenv import tasks
 from veenv.graph.graph import COST_MODELS, counts_additions
-from veenv.graph.playback import Elimination
+from veenv.graph.playback import PlayedElimination
 from veenv.measure.proof import Proof
 from veenv.measure.report.source import CLASSICAL, Subject
 from veenv.measure.report.sparsity import SparsityPicture
@@ -20,7 +20,7 @@ CELL = 10
 
 def sections(
     subject: Subject,
-    games: Mapping[str, Sequence[Elimination]],
+    games: Mapping[str, Sequence[PlayedElimination]],
     proof: Proof,
     bars: Sequence[Timing],
     missing: Sequence[str],
@@ -124,7 +124,7 @@ def _facts(subject: Subject) -> str:
     return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
 
 
-def _totals(subject: Subject, games: Mapping[str, Sequence[Elimination]]) -> str:
+def _totals(subject: Subject, games: Mapping[str, Sequence[PlayedElimination]]) -> str:
     """Rows of the table of counts, with a bar each."""
     totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
     most, ids = max([1, *totals.values()]), subject.ids()

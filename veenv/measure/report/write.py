@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from veenv.graph.layout import positions
-from veenv.graph.playback import Elimination, play
+from veenv.graph.playback import PlayedElimination, play
 from veenv.measure.proof import Proof, prove
 from veenv.measure.report import html
 from veenv.measure.report.source import Subject
@@ -155,7 +155,7 @@ def _graph(subject: Subject) -> dict[str, Any]:
     return {"nodes": nodes, "edges": [list(edge) for edge in graph.edges]}
 
 
-def _game(name: str, steps: tuple[Elimination, ...]) -> dict[str, Any]:
+def _game(name: str, steps: tuple[PlayedElimination, ...]) -> dict[str, Any]:
     return {
         "name": name,
         "ids": [s.vertex for s in steps],
