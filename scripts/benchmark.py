@@ -48,8 +48,6 @@ BENCHMARKS = {
         ("env", "play", "steps of the environment a second", PLAYED),
         ("env-scaling", "play", "steps of the environment on graphs of growing size",
          "--sizes 10 20 --num-envs 2 --seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),
-        ("equal-time", "learning", "PPO and AlphaZero after equal time",
-         "--task Robertson --time-limit 1s --seeds 1 --num-simulations 2"),
         ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes or generated code",
          "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2"),
         ("kernel", "kernel", "Jacobians as one kernel, and what the order decides there",
@@ -62,8 +60,6 @@ BENCHMARKS = {
         ("observations", "play", "what observations cost", PLAYED),
         ("ppo", "learning", "PPO on tasks with several seeds",
          "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
-        ("ppo-sets", "learning", "PPO alone on functions of the named sets",
-         "--set scalar-small --functions 1 --time-limit 1s --anneal 50"),
         ("prediction", "prediction", "fits the numbers that predict the time of programs",
          "--no-measure --function reactor --batch 1 --measurements {folder}/measurements.json"),
         ("ptx", "ptx", "kernels for GPUs that are not there: registers, spills, code", None),
@@ -77,8 +73,6 @@ BENCHMARKS = {
          "--batch 64 --repeats 2 --weights {folder}/weights-table.json"),
         ("writings", "writings", "sparse Jacobians of one function in six writings",
          "--problem truss --scale 0.05 --repeats 2"),
-        ("zero-shot", "zero_shot", "the shipped policy on functions it has not seen",
-         "--task Robertson --games 2 --anneal 50"),
     )
 }  # fmt: skip
 

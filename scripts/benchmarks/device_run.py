@@ -20,13 +20,13 @@ import numpy as np
 import veenv
 from scripts.benchmarks.cases import find
 from scripts.benchmarks.learning import course_of
+from scripts.benchmarks.play import How, episodes, rates
 from scripts.benchmarks.programs import MODES, Timings, compiled, difference
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import PRESETS
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.played import Played
-from veenv.env.random_play import random_episodes
 from veenv.kernel.scalar_program import CannotFuseError
 
 KERNELS = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"
@@ -121,15 +121,9 @@ def rollouts(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
     """Whole random games a second."""
     del seconds
     for name in ("RoeFlux_1d",) if small else ("RoeFlux_1d", "Encoder"):
-        env = veenv.make(name)
         for games in (64,) if small else (1_024, 16_384):
-            play = jax.jit(lambda key, env=env, games=games: random_episodes(env, key, games).cost)
-            jax.block_until_ready(play(jax.random.key(0)))
-            began, rounds = time.perf_counter(), 0
-            while time.perf_counter() - began < (0.5 if small else 5.0):
-                jax.block_until_ready(play(jax.random.key(rounds)))
-                rounds += 1
-            yield name, games, rounds * games * env.max_steps / (time.perf_counter() - began)
+            turns = {"": episodes(veenv.make(name), games)}
+            yield name, games, rates(turns, How(0.5 if small else 5.0, 1))[""]
 
 
 def training(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:

@@ -1,32 +1,25 @@
-"""What agents find: PPO on tasks with several seeds, beside AlphaZero, and on named sets."""
+"""What PPO finds on tasks with several seeds."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from tyro.conf import OmitArgPrefixes, arg
 
 from scripts.benchmarks.cases import PUBLISHED
-from scripts.benchmarks.tables import Table, cell, check_positive, geometric_mean
-from veenv.agents.api import train as train_alone
-from veenv.agents.config.args import parse_duration, task_names
+from scripts.benchmarks.tables import Table, check_positive
+from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.config.search import SearchConfig
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.curriculum import FixedTasks
 from veenv.agents.training.loop import train
-from veenv.agents.training.played import AGENTS, Played, make_trainer
-from veenv.env import TaskDistribution
+from veenv.agents.training.played import Played
 from veenv.env.random_play import random_episodes
-from veenv.env.rewards import classical_cost
-from veenv.graph.graph import Graph
-from veenv.search import Budget, search
-from veenv.tasks.evaluation_sets import evaluation_set
+from veenv.search import search
 
 STEPS = {
     "RoeFlux_1d": 2_000_000, "RobotArm_6DOF": 200_000, "HumanHeartDipole": 100_000,
@@ -34,13 +27,8 @@ STEPS = {
 }  # fmt: skip
 """Environment steps that suffice for the goals."""
 
-NEAR = 1.01
-"""Most ratio of PPO's cost to that of annealing that counts as near."""
-
 POINTS = 40
 """Points of a learning curve."""
-
-Agent = Annotated[OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")]
 
 
 class CoursePoint(NamedTuple):
@@ -134,108 +122,3 @@ def course_of(trainer: Trainer, seed: int, time_limit: float | None = None) -> l
         best, now = curriculum.best.cost(name), time.monotonic()
         course.append(CoursePoint(progress.steps, mean, best, now - began))
     return course
-
-
-def equal_time(
-    task: str = ",".join(PUBLISHED),
-    time_limit: str = "30s",
-    seeds: int = 3,
-    ppo: Agent = PPOConfig(),  # noqa: B008  # frozen
-    search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="Of AlphaZero.")] = SearchConfig(),  # noqa: B008
-) -> Iterator[Table]:
-    """Trains both agents on tasks with several seeds, every run for the same time.
-
-    The time of a run leaves out compiling, which the seeds share.
-
-    Args:
-        task: tasks, separated by commas.
-        time_limit: time of every run.
-        seeds: number of seeds, from 0 on.
-        ppo: settings of both agents, as far as they have them.
-        search: settings of AlphaZero.
-    """
-    check_positive(seeds=seeds)
-    limit = parse_duration(time_limit)
-    table = Table("task", "published", "agent", "best", "median", "worst", "steps of a run")
-    yield table
-    for name in task_names(task):
-        played = Played.named(name).tasks
-        for agent, written in AGENTS.items():
-            own = search if agent == "alphazero" else SearchConfig()
-            trainer = make_trainer(agent, ppo, own, played)
-            ends = [course_of(trainer, seed, limit)[-1] for seed in range(seeds)]
-            costs = [end.best for end in ends]
-            numbers = min(costs), np.median(costs), max(costs), np.mean([end.steps for end in ends])
-            cells = (f"{x:,.0f}" for x in numbers)
-            table.add(name, cell(PUBLISHED.get(name, "-")), written, *cells)
-
-
-def ppo_sets(
-    set: str = "scalar-small,scalar-large,arrays",
-    functions: int = 5,
-    task: str | None = None,
-    time_limit: str = "120s",
-    anneal: str = "10s",
-    ppo: Agent = PPOConfig(),  # noqa: B008  # frozen
-) -> Iterator[Table]:
-    """Trains PPO on one function after another, each from fresh parameters, next to annealing.
-
-    No annealing and no search is in what PPO finds, and with ``--window 0`` no game of the shipped
-    policy.  The time of PPO includes that of compiling.
-
-    Args:
-        set: named sets, separated by commas.
-        functions: the first so many functions of each set are played.
-        task: tasks that are played as well, separated by commas.
-        time_limit: time of a training.
-        anneal: time, or number of evaluations, of annealing.
-        ppo: settings of the agent.
-    """
-    check_positive(functions=functions)
-    parse_duration(time_limit)
-    Budget.parse(anneal)
-    played = list(_played(set, functions, task))
-    columns = "function", "vertices", "best classical", "annealing", "PPO", "ratio", "steps"
-    yield (table := Table(*columns))
-    ratios: dict[str, list[float]] = {}
-    for chosen, name, graph in played:
-        found, steps = learned(graph, ppo, time_limit)
-        annealed = search(graph, "anneal", budget=anneal, seed=ppo.seed).cost
-        ratio = max(found, 1) / max(annealed, 1)
-        ratios.setdefault(chosen, []).append(ratio)
-        costs = classical_cost(graph, "multiplications"), annealed, found
-        table.add(name, len(graph.eliminable), *costs, f"{ratio:.3f}", steps)
-    yield (table := Table("set", "functions", "within 1 %", "below", "geometric mean", "largest"))
-    whole = [ratio for some in ratios.values() for ratio in some]
-    for name, some in (ratios | {"all": whole}).items():
-        table.add(name, *_compared(some))
-
-
-def _played(sets: str, functions: int, task: str | None) -> Iterator[tuple[str, str, Graph]]:
-    """Name of the set, name of the function, and graph.
-
-    Raises:
-      ValueError: there is no such set or task.
-    """
-    for chosen in [evaluation_set(name) for name in task_names(sets)]:
-        drawn = TaskDistribution.of(chosen)
-        pairs = zip(drawn.names, drawn.graphs, strict=True)
-        for (name, graph), _ in zip(pairs, range(functions), strict=False):
-            yield chosen.name, name, graph
-    if task is not None:
-        named = Played.named(task).tasks
-        for name, graph in zip(named.names, named.graphs, strict=True):
-            yield "tasks", name, graph
-
-
-def learned(graph: Graph, ppo: PPOConfig, time_limit: str) -> tuple[int, int]:
-    """Cost of the best order that PPO finds of a graph, and the environment steps it played."""
-    run = train_alone(graph, ppo, time_limit=time_limit)
-    return run.order.counts["multiplications"], run.steps
-
-
-def _compared(ratios: Sequence[float]) -> tuple[int | str, ...]:
-    """Cells on how PPO's costs compare with those of annealing on some functions."""
-    near, below = (sum(ratio <= NEAR for ratio in ratios), sum(ratio < 1 for ratio in ratios))
-    mean = geometric_mean(ratios)
-    return len(ratios), near, below, f"{mean:.3f}", f"{max(ratios):.3f}"

@@ -81,7 +81,7 @@ def env(
     for name in task:
         environment, before = make(name, cost=cost), None
         for n in num_envs:
-            turns = {"": _episodes(environment, n)}
+            turns = {"": episodes(environment, n)}
             rate = rates(turns, how)[""]
             growth = "" if before is None else f"{before / rate:.2f}"
             table.add(name, n, rate, 1e6 * n / rate, growth)
@@ -110,7 +110,7 @@ def env_scaling(
         for kind, arrays in SHAPES.items():
             fun, point = random_function(0, 8, size, 8, arrays=arrays)
             graph = make_graph(fun, tuple(range(len(point))))(*point)
-            turns = {"": _episodes(VertexEnv(graph), num_envs)}
+            turns = {"": episodes(VertexEnv(graph), num_envs)}
             rate = rates(turns, how)[""]
             found[kind].append((len(graph.eliminable), 1e6 / rate))
         table.add(size, *(x for kind in SHAPES for x in found[kind][-1]))
@@ -230,7 +230,7 @@ def rates(turns: Mapping[str, Turn], how: How) -> dict[str, float]:
     return found
 
 
-def _episodes(environment: VertexEnv, num_envs: int) -> Turn:
+def episodes(environment: VertexEnv, num_envs: int) -> Turn:
     """Random episodes of all environments, as one program, which sums their mean costs."""
 
     def one(i: jax.Array, total: jax.Array) -> jax.Array:

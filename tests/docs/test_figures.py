@@ -56,20 +56,6 @@ def test_tables_of_the_pages_are_the_results(name):
             assert tuple(row) in shown, f"{document['page']} has no row {row}"
 
 
-def test_where_the_policy_is_above_others():
-    sets = json.loads(RESULTS["zero-shot-sets"].read_text(encoding="utf-8"))["functions"]
-    for row in (dict(zip(sets["columns"], cells, strict=True)) for cells in sets["rows"]):
-        assert "*" in row["best of 32"], row  # "below every classical order on all of them"
-    above = [
-        row["function"]
-        for row in rows_of("zero-shot")
-        if int(row["best of 32"].strip("*").replace(",", ""))
-        > int(row["annealing"].replace(",", ""))
-    ]
-    said = f"The two tasks on which the policy is above annealing are {' and '.join(above)}."
-    assert said in text_of("docs/policy.md")
-
-
 def kernel_ratio(function, batch, order):
     """The ratio of a kernel's time to the faster JAX mode's; `order` may be "writing", too."""
     [row] = [

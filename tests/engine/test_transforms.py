@@ -106,18 +106,6 @@ def test_derivative_of_jacve(transform):
     assert_all_same(through, through(jax.jacrev), X)
 
 
-def test_jvp_and_vjp_of_jacve():
-    def through(jacobian):
-        def run(x, direction):
-            pushed = jax.jvp(jacobian(field), (x,), (direction,))
-            value, pull = jax.vjp(jacobian(field), x)
-            return pushed, pull(value)
-
-        return run
-
-    assert_all_same(through, through(jax.jacrev), X, X[::-1].copy())
-
-
 @pytest.mark.parametrize("transform", [jax.jvp, jax.grad, jax.jacfwd], ids=lambda t: t.__name__)
 def test_jacve_of_a_derivative(transform):
     def derivative(x):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import runpy
 import sys
@@ -19,10 +17,10 @@ from veenv.env.factory import task_graph
 ROOT = Path(__file__).parents[2]
 
 
-def call(monkeypatch, *args, script="evaluate.py"):
-    monkeypatch.setattr(sys, "argv", [script, *args])
+def call(monkeypatch, *args):
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", *args])
     try:
-        runpy.run_path(str(ROOT / "scripts" / script), run_name="__main__")
+        runpy.run_path(str(ROOT / "scripts" / "evaluate.py"), run_name="__main__")
     except SystemExit as end:
         if end.code:
             raise
@@ -83,43 +81,3 @@ def test_wrong_input_is_one_line_and_code_2(args, message, weights, monkeypatch,
     assert said == ""
     assert complaint.count("\n") == 1
     assert re.search(message, complaint)
-
-
-def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys, tmp_path):
-    path = tmp_path / "zero-shot.json"
-    options = "--task", "KerrMetric,PropaneCombustion", "--games", "3", "--seconds", "60"
-    others = "--anneal", "500", "--seeds", "2", "--out", str(path)
-    call(monkeypatch, "zero-shot", *options, *others, script="benchmark.py")
-    result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["command"].startswith("python scripts/benchmark.py zero-shot --task KerrM")
-    functions, [totals] = result["tables"][0], result["tables"][1]["rows"]
-    said = capsys.readouterr().out
-    logs = []
-    for cells in functions["rows"]:
-        assert f"| {' | '.join(cells)} |" in said
-        row = dict(zip(functions["columns"], cells, strict=True))
-        graph = task_graph(row["function"])
-        classical = [graph.cost(order) for order in (graph.forward(), graph.reverse())]
-        assert [int(row["forward"]), int(row["reverse"])] == classical
-        best = int(row["best of 3"].strip("*"))
-        assert best <= int(row["greedy"])
-        assert (best < min(*classical, int(row["Markowitz"]))) == ("*" in row["best of 3"])
-        logs.append(math.log(best / int(row["annealing"])))
-    assert totals[:2] == ["tasks", "2"]
-    assert totals[2].startswith(f"{math.exp(sum(logs) / 2):.3f} (")
-    assert totals[3] == str(sum(log > 0 for log in logs))
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("--set", "nosuch"), "unknown set 'nosuch'"),
-        (("--set", "arrays", "--task", "mlp"), "not both"),
-        (("--games", "0"), "games must be an integer of at least 1, got 0"),
-    ],
-)
-def test_wrong_options_of_zero_shot(args, message, monkeypatch, capsys):
-    with pytest.raises(SystemExit) as ended:
-        call(monkeypatch, "zero-shot", *args, script="benchmark.py")
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
