@@ -150,7 +150,7 @@ def battery_voltage(p: Array) -> Array:
     """The voltage of a cell with two RC pairs over 50 samples of a current."""
     current = 2 + jnp.sin(0.3 * jnp.arange(50))
 
-    def step(state: tuple[Array, Array, Array], i: Array) -> tuple[tuple[Array, ...], Array]:
+    def step(state: tuple[Array, ...], i: Array) -> tuple[tuple[Array, ...], Array]:
         a, b, charge = state
         a = a * jnp.exp(-10 / (p[1] * p[2])) + p[1] * (1 - jnp.exp(-10 / (p[1] * p[2]))) * i
         b = b * jnp.exp(-10 / (p[3] * p[4])) + p[3] * (1 - jnp.exp(-10 / (p[3] * p[4]))) * i
