@@ -136,6 +136,18 @@ def test_zeros_that_are_known_are_not_computed_with():
     assert assert_loops(spread, normal(25)).executed < 8 * 25
 
 
+@pytest.mark.parametrize("shape", [(12, 20), (5, 2, 12)])
+def test_an_equation_that_differs_along_an_axis_is_between_loops(shape):
+    """What is written at a place that is computed goes into one array of all indices."""
+
+    def written(x, place):
+        y = jnp.sin(x) * jnp.exp(-x)
+        y = y.at[..., place].multiply(x[..., 0])
+        return jnp.cos(y) * y, jnp.sum(jnp.tanh(y), 0)
+
+    assert_loops(written, normal(*shape), np.int32(4), at_least=2)
+
+
 def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):
     monkeypatch.setattr(unrolling, "_VERY_LONG", 500)
     values = jax.vmap(lambda t: jnp.sin(t + jnp.tanh(t * jnp.exp(-t * t))) / (1 + t * t))

@@ -7,7 +7,7 @@ same classes, from where it is entered to where it is left; what comes back to i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -16,7 +16,7 @@ import jax
 import jax.core
 import numpy as np
 
-from veenv.engine.known import Known
+from veenv.engine.known import Known, is_exact
 from veenv.engine.repeated.at_point import (
     Axes,
     Classes,
@@ -200,7 +200,8 @@ class _Search:
         read = {v for e in program.equations if id(e) not in inside for v in walk.operands(e)}
         read.update(o for o in (*program.outputs, *(program.aux or ((),))[0]) if isinstance(o, int))
         results = tuple((v, axes) for v, axes in own.items() if v in read)
-        outside = tuple((v, axes) for v, axes in operands.items() if v not in own)
+        fixed = self._fixed((v, axes) for v, axes in operands.items() if v not in own)
+        outside = tuple((v, axes) for v, axes in operands.items() if v not in {*own, *fixed})
         avals = {v: program.avals[v] for v in (*own, *operands)}
         floats = {v for v, a in avals.items() if is_differentiable(a)}
         moved = tuple(i for i, (v, _) in enumerate(outside) if v in self._moved & floats)
@@ -221,8 +222,19 @@ class _Search:
         if any(run is None for run in runs):
             return None
         lines = [line._replace(run=run) for line, run in zip(lines, runs, strict=True)]
-        part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self.known)
+        part = Points(
+            tuple(lines), sizes, outside, moved, results, smooth, avals, self.known, fixed
+        )
         return part if sum(part.counts) <= _MOST_INPUTS else None
+
+    def _fixed(self, operands: Iterable[tuple[int, Axes]]) -> dict[int, np.ndarray]:
+        """Of operands the places and choices that are known, and the same at all points."""
+        found = {
+            v: self.known.quickly(v)
+            for v, axes in operands
+            if not present(axes) and v not in self._moved and is_exact(self.program.avals[v].dtype)
+        }
+        return {v: x for v, x in found.items() if x is not None}
 
 
 def _is_full(part: Points) -> bool:

@@ -54,6 +54,7 @@ class Points:
     smooth: tuple[int, ...]  # which results are floats
     avals: Mapping[int, Any]  # shape and dtype of its variables
     known: Known  # values of the program's variables
+    fixed: Mapping[int, np.ndarray]  # what else it reads, which is known
 
     @cached_property
     def counts(self) -> list[int]:
@@ -93,6 +94,7 @@ class Points:
         """The function of one point, of arrays without axes of the batch; the floats come first."""
         pairs = zip(self.operands, operands, strict=True)
         values: dict[Any, Any] = {v: jnp.expand_dims(x, present(axes)) for (v, axes), x in pairs}
+        values.update(self.fixed)
         for line in self.lines:
             equation = line.equation
             ins = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
@@ -153,6 +155,7 @@ class Points:
         at = {v for e in equations for v in indices(e)}
         others = (v for v, _ in self.operands if v not in given)
         values = {v: self.known(v) if v in at else self.known.quickly(v) for v in others}
+        values |= self.fixed
         found = followed(equations, given, values, outputs)
         shapes = [(*self.avals[v].shape, size) for v in outputs]
         if found is None:

@@ -62,15 +62,15 @@ class _Body:
     def capture(self, ids: Ids) -> Ids:
         """Operations outside, in here."""
         few, places = np.unique(ids, return_inverse=True)
-        found = np.array([self._captured(i) for i in few.tolist()], np.int64)
+        found = np.array([self.captured_one(i) for i in few.tolist()], np.int64)
         return found[places].reshape(ids.shape)
 
-    def _captured(self, i: int) -> int:
+    def captured_one(self, i: int) -> int:
         op, inner = self.outer.ops[i], self.inner
         if op.name == "const":
             return inner.const(op.attr)
         if op.name == "complex":
-            return complex_numbers.pair(inner, *map(self._captured, op.args))
+            return complex_numbers.pair(inner, *map(self.captured_one, op.args))
         return inner.op(_OUTER, op.dtype, attr=i)
 
     def divide(self, results: Sequence[int], same: dict[int, int]) -> None:
@@ -401,7 +401,7 @@ def _entries(
         inside = []
         for column in rows.T:
             if (column == column[0]).all():
-                inside.append(int(body.capture(column[:1])[0]))
+                inside.append(body.captured_one(int(column[0])))
                 continue
             entries_of = column.tolist()
             array = body.outer.array(entries_of)
