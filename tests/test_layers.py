@@ -21,7 +21,7 @@ PACKAGES = {
 }
 """The data flow; the lines of a top-level module are those of a package of one file."""
 
-ANYWHERE = {"veenv": {"_compat", "_support", "_gymnasium"}, "veenv.agents": set[str]()}
+ANYWHERE = {"veenv": {"_compat", "_support", "_gymnasium", "limits"}, "veenv.agents": set[str]()}
 """What every package may import."""
 
 ABOVE = {"veenv": {"__init__", "testing"}, "veenv.agents": {"__init__"}}

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.candidates import (
@@ -447,7 +447,7 @@ class _Wanted:
 
     def _in_parts(self, program: Program, args: Sequence[Any]) -> Linearisation | None:
         """The linearisation with what is the same at many points as one equation, if that helps."""
-        large = self.compared is not None and prod(num_passes(program)) >= _MUCH
+        large = self.compared is not None and prod(num_passes(program)) >= limits.LARGE
         other = self.count_ops or self.dense or _name_of(self.order) != "auto"
         if other or not (self.sparse or large):
             return None
@@ -505,16 +505,10 @@ def _in_parts(program: Program) -> Program:
     return with_points(program, jacobian)
 
 
-_MUCH = 1 << 17
-"""Entries of a Jacobian from which on writing them takes longer than tracing it once more."""
-THIN = 4
-"""Places for each entry from which on a Jacobian is scattered into zeros."""
-
-
 def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
     """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
     some, every = entries_of(lin, inputs, ids)
-    return THIN * some <= every
+    return limits.THIN * some <= every
 
 
 def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
@@ -533,7 +527,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
       (400, 160000)
     """
     every = prod(num_passes(lin.program))
-    if every < _MUCH or any(lin.reverse_only) or is_pushed(lin):
+    if every < limits.LARGE or any(lin.reverse_only) or is_pushed(lin):
         return every, every
     stored = 0
 

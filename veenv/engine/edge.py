@@ -22,16 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import setting
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, Same, Selection, columns, identity, widen
 from veenv.structure import structure as algebra
 from veenv.structure.product import Label, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
-
-SMALL = 1024
-"""Entries up to which masks and zeros are constants, which are no equations to trace."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
 def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array | np.ndarray:
     """Mask over the labels that is true where the indices of `a` and `b` agree."""
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
-    if prod(shape) <= SMALL:
+    if prod(shape) <= limits.SMALL:
         return np.eye(sizes[a], dtype=bool).reshape(shape)
     along = [lax.broadcasted_iota(jnp.int32, shape, labels.index(x)) for x in (a, b)]
     return lax.eq(*along)
@@ -269,7 +266,7 @@ def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
         values = pin(values)
     shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
     size = s.linked_sizes
-    if prod(size) <= SMALL:
+    if prod(size) <= limits.SMALL:
         mask = places(e)[:, None] == np.arange(size[1])
     else:
         rows = lax.broadcast_in_dim(places(e), size, (0,))
@@ -419,7 +416,7 @@ def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
     """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
     if not isinstance(other, Array):
-        other = _filled(shape if prod(shape) <= SMALL else (), other, x.dtype)
+        other = _filled(shape if prod(shape) <= limits.SMALL else (), other, x.dtype)
     full = (
         v if v.shape == shape else lax.broadcast_in_dim(v, shape, range(v.ndim))
         for v in (mask, x, other)
@@ -427,7 +424,7 @@ def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
     return lax.select(*full)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(limits.REMEMBERED)
 def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
     filled = np.full(shape, value, dtype)
     filled.flags.writeable = False

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import attempt
-from veenv.engine.api import THIN, entries_of, jacve
+from veenv.engine.api import entries_of, jacve
 from veenv.engine.candidates import (
     Bounds,
     has_infinite_partials,
@@ -352,7 +352,8 @@ def _advice(
     kernels = [row for row in rows if row.program == "kernel" and row.seconds is not None]
     some, every = entries
     written = sum(row.operations or 0 for row in kernels if row.taken)
-    sparse = THIN * some <= every and every - some > written  # a kernel that writes mostly zeros
+    # a kernel that writes mostly zeros
+    sparse = limits.THIN * some <= every and every - some > written
     if sparse:
         yield (
             f"{some:,} of {every:,} entries can be nonzero: sparse_representation=True computes "

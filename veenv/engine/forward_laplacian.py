@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.known import Known
 from veenv.engine.sparse.pattern import Numbers, collection
 from veenv.graph.equations import Equation
@@ -163,10 +163,6 @@ def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[
     return [s if s.dtype == jax.dtypes.float0 else s.sum(axis=0) for s in found]
 
 
-_MOST_COMPARED = 4
-"""Most slots that are made dense by comparing numbers, in one loop, instead of by a gather."""
-
-
 @dataclass(frozen=True)
 class Slopes:
     """Derivatives of the elements of an array by the numbers they depend on."""
@@ -186,7 +182,7 @@ class Slopes:
         """The derivatives by each number."""
         if self.numbers is None:
             return self
-        if len(self.numbers) <= _MOST_COMPARED:
+        if len(self.numbers) <= limits.THIN:
             every = jnp.arange(self.total, dtype=jnp.int32).reshape(-1, *[1] * len(self.shape))
             found: Any = 0
             for k, number in enumerate(self.numbers):

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
 from veenv.rules import indexmap, walk
@@ -142,10 +142,6 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]
 
 
-_MOST = 1 << 20
-"""Most elements of a variable whose zeros are looked at."""
-
-
 class Zeros:
     """The elements of a program's variables that are zero whatever its arguments are.
 
@@ -178,7 +174,7 @@ class Zeros:
         if variable not in self._known.makers:
             return None
         equation, k = self._known.makers[variable]
-        if prod(equation.out_avals[k].shape) > _MOST:
+        if prod(equation.out_avals[k].shape) > limits.LISTED:
             return None
         given = [self(a) for a in equation.inputs]
         return None if all(x is None for x in given) else self._through(equation, k, given)

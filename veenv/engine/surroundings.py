@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend.core import find_top_trace, set_current_trace
 from jax.sharding import PartitionSpec
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.graph.program import HiddenAux, Program, hiding_aux, normalise_argnums
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
 from veenv.rules.base import is_complex, is_differentiable
@@ -181,9 +181,6 @@ def _narrowed(x: Any) -> Any:
     return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else _array(x)
 
 
-_KEPT = 4096  # as many bodies as JAX keeps compiled programs of single operations
-
-
 def equal_bodies_once() -> AbstractContextManager[None]:
     """Has what is computed outside of any trace run the first of equal loops and branches.
 
@@ -259,7 +256,7 @@ class _Body:
         return hash(self._key)
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(limits.REMEMBERED)
 def _first(body: _Body) -> Any:
     return body.closed
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from veenv import _compat, rules
+from veenv import _compat, limits, rules
 from veenv.graph.custom_rules import (
     LINEAR,
     CapturedValueError,
@@ -233,7 +233,7 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
 
 def _worthwhile(s: Structure) -> bool:
     """Whether storing this structure is no more than a few numbers for each entry."""
-    return s.num_values <= 4 * max(prod(s.out_shape), prod(s.in_shape))
+    return s.num_values <= limits.THIN * max(prod(s.out_shape), prod(s.in_shape))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import jax
 from jax.extend import source_info_util
 from jax.interpreters import ad
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.linear.linear_map import Same
 from veenv.rules import walk
 from veenv.rules.base import find
@@ -113,10 +113,7 @@ def _spelled(value: Any) -> Any:
     return spelled_out(value) if closed else value
 
 
-_REMEMBERED = 1024  # equations: a solver has a few hundred of other libraries
-
-
-@functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=limits.REMEMBERED)
 def _traced(same: Same) -> Any | None:
     equation = same.item
     name, primitive = equation.primitive.name, equation.primitive

@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from veenv import limits
 from veenv.rules.indexmap import numbered, takes, targets
 from veenv.rules.table import facts
 
 Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
-
-_MOST = 1 << 20
-"""Most entries of a partial that are listed."""
 
 
 def operator_places(
@@ -51,7 +49,7 @@ def operator_places(
 
 def _running(equation: Any) -> Places | None:
     x, axis = numbered(equation.in_avals[0].shape), equation.params["axis"]
-    if x.size * (x.shape[axis] + 1) // 2 > _MOST:
+    if x.size * (x.shape[axis] + 1) // 2 > limits.LISTED:
         return None
     i, j = np.tril_indices(x.shape[axis])
     i, j = (j, i) if equation.params["reverse"] else (i, j)
@@ -62,7 +60,7 @@ def _running(equation: Any) -> Places | None:
 def _windows(params: Any, out: np.ndarray, x: np.ndarray) -> Places | None:
     """Of what is made of windows, all numbers; with parameters as of `reduce_window`."""
     sizes, ones = params["window_dimensions"], (1,) * x.ndim
-    if prod(sizes) * out.size > _MOST:
+    if prod(sizes) * out.size > limits.LISTED:
         return None
     renamed = {
         "padding": params["padding"],
@@ -100,7 +98,7 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
     inverse = np.tri(k, dtype=bool)
     inverse = inverse.T if params["lower"] == transposed else inverse
     x = numbered((n, m))
-    if k**3 * x.size // k * prod(batch) > _MOST:
+    if k**3 * x.size // k * prod(batch) > limits.LISTED:
         return None
     if operand == 1:
         met = inverse if left else inverse.T
@@ -124,7 +122,7 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
 def _cholesky(equation: Any, operand: int) -> Places | None:
     """Of the lower factor by the matrix: L[i, j] has rows i and up to j of the columns up to j."""
     *batch, n, _ = equation.in_avals[0].shape
-    if n**4 // 4 * prod(batch) > _MOST:
+    if n**4 // 4 * prod(batch) > limits.LISTED:
         return None
     matrix = numbered((n, n))
     i, j, p, q = np.ogrid[:n, :n, :n, :n]
@@ -138,7 +136,7 @@ def _lu(equation: Any, operand: int) -> Places | None:
     A column of L has what is in the columns up to its own; U[i, j] in those before i, and in j.
     """
     *batch, n, m = equation.in_avals[0].shape
-    if (n * m) ** 2 * prod(batch) > _MOST:
+    if (n * m) ** 2 * prod(batch) > limits.LISTED:
         return None
     matrix = numbered((n, m))
     i, j, q = np.ogrid[:n, :m, :m]
@@ -164,9 +162,6 @@ _TRIANGLES: dict[str, Callable[[Any, int], Places | None]] = {
 }
 
 
-_MOST_TAPS = 256  # of a kernel, each of which has entries of its own
-
-
 def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """For each product of a convolution's sum the flat indices of result, operand and kernel.
 
@@ -177,7 +172,7 @@ def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     shapes = (*(a.shape for a in equation.in_avals), equation.out_avals[0].shape)
     specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups, batches = params["feature_group_count"], params["batch_group_count"]
-    if prod(shapes[1]) > _MOST_TAPS:
+    if prod(shapes[1]) > limits.TAPS:
         return None
     inside, weights, results = (
         np.arange(prod(shape)).reshape(shape).transpose(spec)

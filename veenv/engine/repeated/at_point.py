@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.repeated.mapped import opened
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
@@ -27,8 +27,6 @@ from veenv.rules.table import facts
 
 Axes = tuple[int | None, ...]
 """For each axis of the batch the axis of a variable that goes with it; None where it has none."""
-MOST_PLACES = 1 << 20
-"""Most entries of an equation whose axes are looked for."""
 
 
 class _RefusedError(Exception):
@@ -314,7 +312,7 @@ def ties(equation: Any) -> list[Tie]:
     """The axes along which an equation of a program or a jaxpr does the same at each index."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     sizes = [prod(a.shape) for a in (*ins, *outs)]
-    if 0 in sizes or sum(sizes) > MOST_PLACES:
+    if 0 in sizes or sum(sizes) > limits.LISTED:
         return []
     if _has_bodies(equation) or _is_ruled(equation):
         return _body_ties(equation)

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.known import Known
-from veenv.engine.repeated.at_point import MOST_PLACES, PartEquation
+from veenv.engine.repeated.at_point import PartEquation
 from veenv.engine.repeated.mapped import Rewriting
 from veenv.engine.repeated.points import Points
 from veenv.graph.equations import Equation, Literal
@@ -114,7 +114,8 @@ def _takings(search: Search) -> _Takings:
     found: dict[int, dict[int, _Taking]] = defaultdict(dict)
     for e in search.program.equations:
         form, (v, *others) = facts(e.primitive.name).form, e.inputs or (None,)
-        if not isinstance(v, int) or v in others or sum(a.size for a in e.out_avals) > MOST_PLACES:
+        size = sum(a.size for a in e.out_avals)
+        if not isinstance(v, int) or v in others or size > limits.LISTED:
             continue
         if form == "take" or (form == "move" and not others):
             for out, places in zip(e.outputs, sources(e, search.known) or (), strict=False):
@@ -177,7 +178,7 @@ def _is_cheaper(stage: Points, takings: Sequence[_Taking]) -> bool:
     equations = (line.equation for line in stage.lines)
     every = (one for e in equations for one in (e, *walk.inside(e.params)))
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
-    if rows * widest > size * MOST_PLACES:
+    if rows * widest > size * limits.LISTED:
         return False  # no axes of them would be found
     each = price.in_kernel(price.operations_of(stage.alone) * sum(stage.counts))
     started = price.MICROSECONDS["loop"] * (1 + 2 * len(takings))

@@ -16,6 +16,7 @@ import jax
 import jax.core
 import numpy as np
 
+from veenv import limits
 from veenv.engine.known import Known, is_exact
 from veenv.engine.repeated.at_point import (
     Axes,
@@ -37,17 +38,9 @@ from veenv.rules.axes import Tie
 from veenv.rules.base import is_complex, is_differentiable
 from veenv.rules.table import facts
 
-_FEWEST = 12
-"""Equations from which on a part is taken out: XLA makes a program or two of each that is left,
-which take as long as a kernel takes to start."""
-_MOST_INPUTS = 128
-"""Most numbers of a point that are differentiated by: blocks are stored whole before their zeros
-are left out."""
 _MOST_WORK = 400_000
 """Most numbers that a point computes times those that it is differentiated by: half of what one
 kernel may hold."""
-_THIN = 4
-"""Places for each entry from which on blocks are not made, as they are computed whole."""
 
 
 class _Search:
@@ -126,7 +119,7 @@ class _Search:
 
     def _every(self) -> list[Points]:
         found: list[Points] = []
-        while (counts := self._counts(self._left)) and max(counts.values()) >= _FEWEST:
+        while (counts := self._counts(self._left)) and max(counts.values()) >= limits.EQUATIONS:
             [(first, _)] = counts.most_common(1)
             some = self._of([first])
             found += [part for _, part in some]
@@ -152,7 +145,7 @@ class _Search:
         lines = {k: line for k in self._left if (line := self._in(k, chosen)) is not None}
         found = []
         for numbers in self._stages(lines):
-            if sum(map(self._length, numbers)) < _FEWEST:
+            if sum(map(self._length, numbers)) < limits.EQUATIONS:
                 continue
             part = self.part([lines[k] for k in numbers])
             if part is None:
@@ -225,7 +218,7 @@ class _Search:
         part = Points(
             tuple(lines), sizes, outside, moved, results, smooth, avals, self.known, fixed
         )
-        return part if sum(part.counts) <= _MOST_INPUTS else None
+        return part if sum(part.counts) <= limits.POINT else None
 
     def _fixed(self, operands: Iterable[tuple[int, Axes]]) -> dict[int, np.ndarray]:
         """Of operands the places and choices that are known, and the same at all points."""
@@ -241,7 +234,7 @@ def _is_full(part: Points) -> bool:
     """Whether not too much of the blocks is surely zero."""
     reaches = part.reaches or []
     size = sum(x.size for x in reaches)
-    return _THIN * sum(map(np.count_nonzero, reaches)) >= size > 0
+    return limits.THIN * sum(map(np.count_nonzero, reaches)) >= size > 0
 
 
 def _makes_pivots(e: Equation) -> bool:

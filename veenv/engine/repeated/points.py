@@ -19,7 +19,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.repeated.at_point import Axes, PartEquation, indices, present, without
@@ -205,7 +205,7 @@ class Points:
             first, *others = (next(found) for _ in several)
             if all(np.array_equal(first, x) for x in others):
                 continue
-            if which.aval.size != 1 or len(cases) == _MOST_CHOICES:
+            if which.aval.size != 1 or 2 ** len(cases) >= limits.MANY:
                 return True
             whole = whole or results
             each = ({**cases, which: case} for case in range(len(several)))
@@ -229,10 +229,6 @@ class Points:
         every = (None if walk.is_literal(a) else reach[a] for a in atoms)
         pairs = zip(every, atoms, strict=True)
         return [np.zeros((*a.aval.shape, size), bool) if x is None else x for x, a in pairs]
-
-
-_MOST_CHOICES = 4
-"""Most choices whose cases are gone through together, as there are twice as many for each."""
 
 
 class PartFunction(Function):

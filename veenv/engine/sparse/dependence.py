@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.known import held, is_exact, results
 from veenv.graph.custom_rules import inner_program, proven
 from veenv.graph.equations import Equation
@@ -26,24 +26,6 @@ from veenv.rules.meanings import meaning_of
 from veenv.rules.places import Places, operator_places
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
-
-_MOST_STEPS = 1 << 12
-"""Most equations that are looked at, each turn of a loop counted."""
-
-_MOST_FLAGS = 1 << 24
-"""Most elements of a variable times elements of the operand."""
-
-_MOST_IN_ALL = 1 << 28
-"""Most elements of an operand squared: a step of more takes seconds, and so do as many entries."""
-
-_MOST_TURNS = 64
-"""Most turns of a loop of unknown length: it may take seconds, and settle on everything."""
-
-_MOST_REPEATED = 1 << 14
-"""Most turns of a loop that are gone through, each being as any other."""
-
-_MOST_KNOWN = 1 << 10
-"""Most elements of a counter or index that is worked out."""
 
 
 class _TooManyError(Exception):
@@ -69,9 +51,9 @@ def dependent_places(
     result, operand = ways
     shape = equation.in_avals[operand].shape
     size, by = prod(shape), equation.inputs[operand]
-    if size**2 > _MOST_IN_ALL:
+    if size**2 > limits.FEW * limits.TABLE:
         return None
-    width = max(1, _MOST_FLAGS // max(1, size, prod(equation.out_avals[result].shape)))
+    width = max(1, limits.TABLE // max(1, size, prod(equation.out_avals[result].shape)))
     found = []
     for start in range(0, size, width):  # some elements of the operand after the other
         own = np.eye(size, min(width, size - start), -start, dtype=bool)
@@ -126,7 +108,7 @@ class _Follower(walk.Domain[_Variable]):
 
     def constant(self, value: Any) -> _Variable:
         """A constant, which depends on nothing."""
-        return _Variable(value=held(value, _MOST_KNOWN))
+        return _Variable(value=held(value, limits.SMALL))
 
     def join(self, a: _Variable, b: _Variable) -> _Variable:
         """What either depends on."""
@@ -141,7 +123,7 @@ class _Follower(walk.Domain[_Variable]):
     def turned(self, equation: Any, turn: int) -> None:
         """Gives up a loop of unknown length in the end."""
         loop = walk.loop_of(equation)
-        if loop is not None and loop.length is None and turn >= _MOST_TURNS:
+        if loop is not None and loop.length is None and turn >= limits.WIDE:
             raise _TooManyError
 
     def index(self, value: _Variable) -> int | None:
@@ -176,7 +158,7 @@ class _Follower(walk.Domain[_Variable]):
     def loop(self, equation: Any, loop: walk.LoopParts, ins: _Several) -> _Several:
         """Turn by turn; a long loop by what one turn does, whatever its number is."""
         inside = sum(1 for _ in walk.every(loop.body))
-        if loop.length is None or self._steps + inside * loop.length <= _MOST_STEPS:
+        if loop.length is None or self._steps + inside * loop.length <= limits.STEPS:
             return super().loop(equation, loop, ins)
         return self._repeated(equation, loop, loop.length, ins)
 
@@ -190,7 +172,7 @@ class _Follower(walk.Domain[_Variable]):
         ]
         own = seeds([avals[k].shape for k in moving])
         one = own[0].shape[-1]
-        if turns > _MOST_REPEATED or turns * one * self._size > _MOST_FLAGS:
+        if turns > limits.THIN * limits.STEPS or turns * one * self._size > limits.TABLE:
             raise _TooManyError
         given = [x if k < start else _Variable() for k, x in enumerate(ins)]
         for k, x in zip(moving, own, strict=True):
@@ -210,7 +192,7 @@ class _Follower(walk.Domain[_Variable]):
         """The results of an equation."""
         self._steps += 1
         sizes = (prod(getattr(aval, "shape", ())) for aval in walk.out_avals(equation))
-        if self._steps > _MOST_STEPS or any(n * self._size > _MOST_FLAGS for n in sizes):
+        if self._steps > limits.STEPS or any(n * self._size > limits.TABLE for n in sizes):
             raise _TooManyError
         if all(x.reach is None for x in ins):
             return _worked_out(_as_equation(equation), ins)
@@ -249,7 +231,7 @@ class _Follower(walk.Domain[_Variable]):
     ) -> list[np.ndarray]:
         """What results of some shapes depend on, by the program that gives operands' cotangents."""
         sizes = [*map(prod, shapes)]
-        if sum(sizes) ** 2 > _MOST_FLAGS:
+        if sum(sizes) ** 2 > limits.TABLE:
             raise _TooManyError
         pulled = _Follower(sum(sizes))._followed(program, seeds(shapes), given)
         through = np.zeros((sum(sizes), self._size), bool)
@@ -321,7 +303,7 @@ class _Follower(walk.Domain[_Variable]):
         if facts(equation.primitive.name).form not in ("running", "matrix"):
             return None
         at = operator_places(equation, ways, lambda _: None)
-        if at is None or len(at[0]) * self._size > _MOST_FLAGS:
+        if at is None or len(at[0]) * self._size > limits.TABLE:
             return None
         shape = equation.out_avals[ways[0]].shape
         found = np.zeros((prod(shape), self._size), bool)
@@ -345,7 +327,7 @@ def _site(equation: Equation, given: _Several) -> Site:
 def _worked_out(equation: Equation, given: _Several) -> _Several:
     """The results of an equation on which nothing depends: counters and indices, if known."""
     avals = equation.out_avals
-    exact = all(is_exact(a.dtype) and prod(a.shape) <= _MOST_KNOWN for a in avals)
+    exact = all(is_exact(a.dtype) and prod(a.shape) <= limits.SMALL for a in avals)
     known = all(x.value is not None for x in given)
     if not exact or not known or any(_compat.bodies(equation.params)):
         return [_Variable() for _ in avals]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.edge import Edge, both, keep_diagonal, respread_entries, select
 from veenv.engine.edge import transpose as transposed_edge
 from veenv.engine.sparse.pattern import (
@@ -36,12 +36,6 @@ from veenv.engine.sparse.pattern import (
 )
 from veenv.engine.sparse.summands import Term, numbered_entries, strides_of, term
 from veenv.structure.structure import FREE
-
-MOST_ENTRIES = 1 << 25
-"""Most entries of a matrix, and most products for one, that are held entry by entry."""
-
-_MOST_SUMMANDS = 8
-"""Most matrices that are kept one by one until their sum is asked for."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,8 @@ def taken(found: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, add
 def is_light(post: Indexed, pre: Indexed) -> bool:
     """Whether the product post · pre is better formed entry by entry than of dense matrices."""
     dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
-    return num_meetings(post.pattern, pre.pattern) <= min(MOST_ENTRIES, 4 * dense + (1 << 20))
+    most = min(limits.TABLE, limits.THIN * dense + limits.LISTED)
+    return num_meetings(post.pattern, pre.pattern) <= most
 
 
 def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
@@ -199,7 +194,7 @@ def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
     for x in several:
         asked = "values" in x.__dict__
         found.extend(x.given.summands if isinstance(x.given, SumOfEntries) and not asked else [x])
-    return found if len(found) <= _MOST_SUMMANDS else several
+    return found if len(found) <= limits.FEW else several
 
 
 def _sum(several: Sequence[Indexed]) -> Indexed:
@@ -529,7 +524,7 @@ def _through(post: Entries, pre: Entries) -> Entries | None:
     assert isinstance(pre.rows, np.ndarray)
     table = _by_row(pre.rows, prod(pre.shapes[0]), len(pre.rows))
     size, most = post.nse, table.shape[1]
-    if size * most > MOST_ENTRIES:
+    if size * most > limits.TABLE:
         return None
     dtype = _compat.promoted(post.values.dtype, pre.values.dtype)
     rows, cols = post.traced_coordinates()

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from veenv import limits
 from veenv.engine import edge, sums
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Call, Elimination, eliminate_under
@@ -212,7 +213,7 @@ def as_one(
     """What is left of an edge as one edge of the algebra, or as entries."""
     if isinstance(some, (Indexed, Entries)):
         return some
-    if len(some) > 1 and sum(map(sums.num_entries, some)) <= entries.MOST_ENTRIES:
+    if len(some) > 1 and sum(map(sums.num_entries, some)) <= limits.TABLE:
         several = sums.evaluated(some)
         return entries.total([entries.of_edge(e, out_shape, in_shape) for e in several])
     return reduce(edge.add, some)
@@ -247,15 +248,10 @@ def _multiply(post: _Placed, pre: _Placed) -> _Placed:
     pair = pre.pair[0], post.pair[1]
     product = entries.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
     if product is None or (
-        isinstance(product, Entries) and product.nse > _MOST_TIMES * _num_places(product)
+        isinstance(product, Entries) and product.nse > limits.MANY * _num_places(product)
     ):
         raise _TooMany
     return _Placed(pair, product, post.triangles)
-
-
-_MOST_TIMES = 16
-"""Most computed entries for each place: few meet in a sum, but permutations of pivots that are
-multiplied entry by entry are thousands."""
 
 
 def _num_places(x: Entries) -> int:
@@ -263,7 +259,7 @@ def _num_places(x: Entries) -> int:
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
-    if prod(entry_shape(e.structure)) > entries.MOST_ENTRIES:
+    if prod(entry_shape(e.structure)) > limits.TABLE:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))

@@ -23,12 +23,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from veenv import limits
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
 from veenv.engine.repeated import points
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import dependent_places
-from veenv.engine.sparse.entries import MOST_ENTRIES, Indexed, Matrix
+from veenv.engine.sparse.entries import Indexed, Matrix
 from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.engine.sums import num_entries
 from veenv.graph.equations import Equation
@@ -137,7 +138,7 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and not takes(name):
-        most = _ANY if near and facts(name).multiplies else _MOST_THIN
+        most = 1 if near and facts(name).multiplies else limits.MOSTLY
         return _thin_product(equation, operand, e, known, zeros, most)
     if facts(name).form == "sort" and s.unit:
         return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
@@ -178,7 +179,7 @@ def _computed(
     e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, blocks: bool, adds: bool
 ) -> Matrix | None:
     """Of what only moves numbers to computed places; `blocks`: at all places that these can be."""
-    found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _MOST_STORED else None
+    found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _LISTED else None
     return found or entries.moved(e, shapes, adds=adds)
 
 
@@ -199,13 +200,6 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
     results = [k for k, v in enumerate(equation.outputs) if v == of]
     alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")
     return (results[0], operands[0]) if alone and len(results) == 1 else None
-
-
-_MOST_CHOSEN = 0.95
-"""Share of the elements from which on a select is diagonal."""
-
-_MOST_TURNED = 0.75
-"""Share of entries that are not zero up to which a product by a known factor is taken apart."""
 
 
 def _complex_move(
@@ -250,7 +244,7 @@ def _turned(
         return None
     re, im = (np.broadcast_to(x, shape).reshape(-1) for x in (np.real(factor), np.imag(factor)))
     entries = np.stack([re, -im, im, re], axis=-1).reshape(-1, 2, 2)
-    if not 0 < np.count_nonzero(entries) <= _MOST_TURNED * entries.size:
+    if not 0 < np.count_nonzero(entries) <= limits.MOSTLY * entries.size:
         return None
     at, row, col = np.nonzero(entries)
     pattern, collect = collected(2 * at + row, 2 * at + col, *shapes)
@@ -258,15 +252,8 @@ def _turned(
     return Indexed(pattern, Numbers(values).collected(collect), e.dtype)
 
 
-_MOST_STORED = 1 << 18
-"""Most entries of a partial of which some are taken."""
-
-_MOST_THIN = 0.75
-"""Share of elements that are not zero up to which a factor is thin: fuller ones multiply faster as
-arrays."""
-
-_ANY = 1 - 1e-9
-"""Share of a factor that has any zeros."""
+_LISTED = limits.LISTED // limits.THIN
+"""Most entries of a partial of which some are taken, each by its row, column and number."""
 
 
 def _thin_product(
@@ -286,7 +273,9 @@ def _thin_product(
     if factor is None:
         always = zeros(other)
         factor = None if always is None else ~always
-    if factor is None or not 0 < np.count_nonzero(factor) <= most * factor.size:
+    if factor is None or not 0 < (nonzero := np.count_nonzero(factor)) <= most * factor.size:
+        return None
+    if nonzero == factor.size:
         return None
     places_of = _dot_places if known_of.form == "dot" else _elementwise_places
     found = places_of(equation, operand, factor)
@@ -297,7 +286,7 @@ def _thin_product(
     pattern, collect = collected(rows, cols, *shapes)
     if always is None:
         return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
-    whole = entries.known_of_edge(e, *shapes) if num_entries(e) <= _MOST_STORED else None
+    whole = entries.known_of_edge(e, *shapes) if num_entries(e) <= _LISTED else None
     return None if whole is None else entries.only(whole, pattern)
 
 
@@ -320,7 +309,7 @@ def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued 
     weights = axes.grouped(factor, 1 - operand)
     inside = axes.grouped(numbered(equation.in_avals[operand].shape), operand)
     b, n, k = np.nonzero(weights)
-    if len(b) * inside.shape[1] > MOST_ENTRIES:
+    if len(b) * inside.shape[1] > limits.TABLE:
         return None
     out = numbered(equation.out_avals[0].shape)  # batch, free axes of the left, of the right one
     out = out.reshape(len(inside), *(x.shape[1] for x in _sided(inside, weights, operand)))
@@ -344,7 +333,7 @@ def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> n
     if mask is None or mask.shape != shape:
         return None
     chosen = mask == operand - 1
-    if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
+    if np.count_nonzero(chosen) >= limits.FULL * chosen.size:
         return None
     return np.where(chosen, numbered(shape), -1)
 
@@ -375,7 +364,7 @@ def supported(
     if places is not None and realify:
         alike = _only_adds(equation.primitive.name)
         places = _of_parts(*places, 1 + is_complex(of), 1 + is_complex(by), alike=alike)
-    if places is None or len(places[0]) > _MOST_STORED:
+    if places is None or len(places[0]) > _LISTED:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
     if _only_adds(equation.primitive.name) and collect.alone:
@@ -384,7 +373,7 @@ def supported(
     compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if expensive else _passes(e))
     if compressed is not None:
         return compressed
-    if num_entries(e) > _MOST_STORED or (expensive and _passes(e) > passes):
+    if num_entries(e) > _LISTED or (expensive and _passes(e) > passes):
         return None
     x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
     if x is None or pattern.nse == prod(pattern.sizes):

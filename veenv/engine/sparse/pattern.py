@@ -16,13 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv import limits
 from veenv.linear.barrier import pin
-
-_THIN = 4
-"""In a dense matrix with as many places for each entry, entries are put into zeros."""
-
-_PADDING = 4
-"""Most places of a table of sums for each number in it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +161,9 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
     most = int(counts.max(initial=0))
     if most <= 1 and len(order) == size:
         return Collection(size, order.astype(np.int32))
-    length = np.searchsorted(_PADDING ** np.arange(16, dtype=np.int64), counts)
+    length = np.searchsorted(limits.THIN ** np.arange(16, dtype=np.int64), counts)
     groups = np.unique(length)  # those of one number at most, of 2 to 4, of 5 to 16, …
-    if len(groups) <= 1 or size * most <= _PADDING * len(order):
+    if len(groups) <= 1 or size * most <= limits.THIN * len(order):
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if size else counts
         table = np.full((size, max(most, 1)), total, np.int32)
         table[results, np.arange(len(order)) - starts[results]] = order
@@ -248,7 +243,7 @@ def placed(values: Array, pattern: Pattern) -> Array:
     rows, cols = pattern.sizes
     if pattern.nse == rows * cols:
         return values.reshape(rows, cols)
-    if pattern.nse * _THIN >= rows * cols:  # a gather is faster than a scatter of many
+    if pattern.nse * limits.THIN >= rows * cols:  # a gather is faster than a scatter of many
         table = np.full(rows * cols, pattern.nse, np.int32)
         table[pattern.keys] = np.arange(pattern.nse)
         return taken(padded(values, table), table).reshape(rows, cols)
@@ -273,10 +268,6 @@ def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
 def num_meetings(post: Pattern, pre: Pattern) -> int:
     """How many products of entries the product post · pre takes."""
     return int(np.diff(pre.indptr)[post.cols].sum())
-
-
-_MOST_ADDED = 8
-"""Most numbers of a sum that are taken one by one, in one loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +347,7 @@ class Numbers:
         places = np.append(at, len(full))[table.T]
         if (table == len(self)).any():
             full = pin(jnp.concatenate([full, jnp.zeros((1, *full.shape[1:]), full.dtype)]))
-        if len(places) > _MOST_ADDED:
+        if len(places) > limits.FEW:
             return Numbers(taken(full, places).sum(axis=0))
         return Numbers(reduce(add, (_taken(full, row) for row in places)))
 

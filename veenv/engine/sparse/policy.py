@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 from jax import Array
 
+from veenv import limits
 from veenv.engine import edge, edge_product, sums
 from veenv.engine.edge import Edge
 from veenv.engine.sparse import entries
@@ -18,16 +19,6 @@ from veenv.engine.sparse.summands import term
 from veenv.engine.sums import Terms
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link, Structure
-
-_MOST_MARKED = 1 << 24
-"""Largest dense matrix whose entries are counted one by one before it is stored dense."""
-
-_FULL = 0.95
-"""Share of a matrix from which on it is stored dense."""
-
-
-_THIN = 0.75
-"""Share of the entries that a product of terms stores up to which it is formed entry by entry."""
 
 
 class Sparse:
@@ -84,7 +75,7 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
     stored = sums.num_entries(product)
     selects = Link.SELECTION in links and Link.OPERATOR not in links
     more = product.structure.link is Link.NONE or stored > max(map(sums.num_entries, (p, q)))
-    if not selects or not more or stored > _MOST_MARKED:
+    if not selects or not more or stored > limits.TABLE:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape
@@ -94,7 +85,7 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
     )
     if left is None or right is None or not entries.is_light(left, right):
         return product
-    thin = num_meetings(left.pattern, right.pattern) <= _THIN * stored
+    thin = num_meetings(left.pattern, right.pattern) <= limits.MOSTLY * stored
     return entries.multiply_known(left, right) if thin else product
 
 
@@ -112,7 +103,7 @@ def _union(kept: Terms) -> Indexed | None:
     """The sum of terms as entries; None if it is dense, or has places that are computed."""
     s = kept[0].structure
     size = prod(s.out_shape) * prod(s.in_shape)
-    if size > _MOST_MARKED or any(sums.num_entries(t) >= _FULL * size for t in kept):
+    if size > limits.TABLE or any(sums.num_entries(t) >= limits.FULL * size for t in kept):
         return None
     found = [term(t).coordinates() for t in kept]
     there = np.zeros(size, bool)
@@ -123,7 +114,7 @@ def _union(kept: Terms) -> Indexed | None:
         rows, cols = places
         at = rows.astype(np.int64) * width + cols
         there[at[(rows >= 0) & (cols >= 0)]] = True
-    return _entries(kept) if np.count_nonzero(there) < _FULL * size else None
+    return _entries(kept) if np.count_nonzero(there) < limits.FULL * size else None
 
 
 def _entries(e: Terms | Indexed) -> Indexed | None:
@@ -131,7 +122,7 @@ def _entries(e: Terms | Indexed) -> Indexed | None:
     if isinstance(e, Indexed):
         return e
     s = e[0].structure
-    if sum(map(sums.num_entries, e)) > entries.MOST_ENTRIES:
+    if sum(map(sums.num_entries, e)) > limits.TABLE:
         return None
     found = [entries.known_of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
     known = [x for x in found if x is not None]

@@ -15,17 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv import limits
 from veenv.engine.sparse.pattern import Pattern
 
 Tensor = Any
 """A `SparseTensor`, whose method this is."""
 
 Kind = Literal["diagonal", "tridiagonal", "block-diagonal", "banded", "sparse"]
-
-_LARGEST_BLOCK = 64
-"""Of dense blocks on the diagonal; a system as small is one block itself."""
-
-_WIDEST_BAND = 64
 
 
 def kind(p: Pattern) -> tuple[Kind, int]:
@@ -35,10 +31,10 @@ def kind(p: Pattern) -> tuple[Kind, int]:
         return "diagonal", 1
     if max(below, above) == 1 and n > 2:
         return "tridiagonal", 1
-    for size in range(2, min(_LARGEST_BLOCK, n) + 1):
+    for size in range(2, min(limits.WIDE, n) + 1):
         if n % size == 0 and (p.rows // size == p.cols // size).all():
             return "block-diagonal", size
-    return ("banded" if below + above <= min(_WIDEST_BAND, n // 4) else "sparse"), 1
+    return ("banded" if below + above <= min(limits.WIDE, n // 4) else "sparse"), 1
 
 
 def solve(j: Tensor, b: Array) -> Array:

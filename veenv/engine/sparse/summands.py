@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.edge import Edge, link_on_out, respread_entries
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
@@ -247,10 +247,6 @@ def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     return total
 
 
-_KEPT = 16
-"""Patterns that are remembered."""
-
-
 def layout_of(
     terms: Sequence[Any], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection] | None:
@@ -275,7 +271,7 @@ def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.nda
     return collect.on_host(numbers)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=limits.MANY)
 def _layout(
     keys: tuple[Any, ...], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection]:

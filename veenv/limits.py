@@ -1,0 +1,38 @@
+"""How much is looked at, kept or written out before something else is done: each limit once.
+
+Weights of the price model are in `veenv/kernel/price.py`; properties of formats and machines stand
+beside what has them.
+"""
+
+from __future__ import annotations
+
+FEW = 8
+"""Numbers, summands or places taken one by one: so many instructions cost less than one loop."""
+MANY = 16
+"""Things of one kind kept or gone through one by one: more of them are hardly ever of use."""
+WIDE = 64
+"""Columns of a block or band, turns of a loop: up to here dense is as fast as indices."""
+POINT = 128
+"""Numbers of one point: code that takes each by itself grows with the square of more."""
+TAPS = 256
+"""Numbers of a convolution's kernel, each of which has entries of its own."""
+SMALL = 1024
+"""Entries of a constant that is written into a program: it is no argument, and soon compared."""
+REMEMBERED = 4096
+"""Results of a function that are remembered: as many as JAX keeps programs of single operations."""
+LARGE = 1 << 17
+"""Entries of a Jacobian: writing them takes longer than to trace it once more."""
+LISTED = 1 << 20
+"""Entries listed by NumPy while a function is traced: about ten milliseconds."""
+TABLE = 1 << 25
+"""Entries of a table or sparse matrix that is made while tracing: 32 MB of flags, 0.1 s."""
+STEPS = 1 << 12
+"""Equations followed one by one while tracing, each turn of a loop counted: about a second."""
+EQUATIONS = 12
+"""Equations that are worth a program of their own: starting it takes as long as they take."""
+THIN = 4
+"""Places for each entry from which on entries are placed one by one: each costs about as much."""
+MOSTLY = 0.75
+"""Share of a whole from which on it is taken whole: leaving the rest out costs as much."""
+FULL = 0.95
+"""Share from which on a matrix counts as full: index arrays take more than the zeros."""
