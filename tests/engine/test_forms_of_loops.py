@@ -7,6 +7,9 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_compiled_same
+from veenv.kernel import ordering
+from veenv.kernel.building import loops
+from veenv.kernel.building.builder import Builder
 
 pytestmark = pytest.mark.kernels
 GRID = np.linspace(0.5, 1.5, 201)
@@ -58,3 +61,54 @@ def test_forward_mode_takes_the_place_of_a_long_tape(x64, name):
     taken, wanted = (jax.jit(f).lower(points).compile() for f in (jacobian, forward))
     used = [x.memory_analysis().temp_size_in_bytes for x in (taken, wanted)]
     assert used[0] <= 2 * used[1]
+
+
+def wave(m):
+    """A string that is plucked, by three numbers, in a loop of two arrays."""
+
+    def tick(_, state):
+        u, v = state
+        v = v + m[0] * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)) - m[1] * v
+        return u + m[2] * v, v
+
+    return jax.lax.fori_loop(0, 120, tick, (jnp.sin(GRID), m[0] * GRID))[0][50]
+
+
+def queue(m):
+    """How long a queue is, of which each place may be left."""
+
+    def tick(p, rate):
+        served = jnp.minimum(p * m[1], 0.2)
+        left = jnp.concatenate([served[1:], served[:1]]) - served
+        return p + left + rate * m[2] * (jnp.roll(p, 1) - p) / (1 + m[0] * p), p[3]
+
+    return jax.lax.scan(tick, m[0] * GRID**2, jnp.linspace(0.0, 0.1, 150))[0][:2].sum()
+
+
+LONG = {"price": price, "heat": heat, "wave": wave, "queue": queue}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_step_that_is_too_long_is_looked_at_once_by_each_form(monkeypatch, name):
+    at, steps, added = jnp.array([0.5, 0.2, 0.01, 1e-3, 1e-3]), [], [0]
+    add, scan = Builder._add, loops.scan
+    monkeypatch.setattr(Builder, "_add", lambda *a: added.__setitem__(0, added[0] + 1) or add(*a))
+    monkeypatch.setattr(loops, "scan", lambda *a, **k: steps.append(a) or scan(*a, **k))
+    jax.make_jaxpr(veenv.jacve(LONG[name]))(at)
+    assert len(steps) <= 2
+    assert added[0] < 25_000  # operations that were made to be thrown away
+
+
+def test_what_a_loop_carries_is_followed_in_one_pass(monkeypatch):
+    passes, trimmed = [], ordering._trimmed
+    monkeypatch.setattr(ordering, "_trimmed", lambda *a: passes.append(a) or trimmed(*a))
+
+    def shifted(x):  # each number needs the next one of the step before, the last that of a step
+        return jax.lax.fori_loop(0, 300, lambda _, v: 0.8 * jnp.roll(v, -1) + 0.1 * jnp.sin(v), x)[
+            :1
+        ]
+
+    kernel = jax.jit(jax.vmap(veenv.fuse(shifted)))
+    x = jnp.linspace(0.1, 0.9, 120).reshape(3, 40)
+    np.testing.assert_allclose(kernel(x), jax.vmap(shifted)(x), rtol=1e-4)
+    assert len(passes) < 6

@@ -181,6 +181,8 @@ def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
     loop: Loop = op.attr
     body, alive = loop.body, set(wanted)
     last = [len(body.results) - 1] if loop.length is None else []
+    if all(o.name != "loop" for o in body.ops):
+        alive |= _carried(body, [*alive, *last], loop.carries)
     while True:
         chosen = [*sorted(alive), *last]
         ops, used = _trimmed(body.ops, [body.results[k][0] for k in chosen])
@@ -208,6 +210,22 @@ def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
     found = replace(loop, body=program, carries=len(carries), stacked=stacked, tested=tested)
     args = tuple(op.args[k] for k in inputs)
     return op._replace(args=args, attr=found), {k: n for n, k in enumerate(sorted(alive))}
+
+
+def _carried(body: ScalarProgram, wanted: Sequence[int], carries: int) -> set[int]:
+    """What has to be carried for some results of a step, and for what is carried."""
+    found: set[int] = set()
+    seen, waiting = bytearray(len(body.ops)), [body.results[k][0] for k in wanted]
+    while waiting:
+        i = waiting.pop()
+        if seen[i]:
+            continue
+        seen[i], op = 1, body.ops[i]
+        waiting += op.args
+        if op.name == "input" and op.attr[0] < carries and op.attr[0] not in found:
+            found.add(op.attr[0])
+            waiting.append(body.results[op.attr[0]][0])
+    return found
 
 
 def _arranged(

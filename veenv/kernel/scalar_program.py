@@ -121,8 +121,16 @@ class CannotFuseError(ValueError):
         return type(self)(self.reason, self.primitive, self.source or source)
 
 
-class LongStepError(CannotFuseError):
+class TooLongError(CannotFuseError):
+    """There are more operations than a program, or a step of a loop, may have."""
+
+
+class LongStepError(TooLongError):
     """A step of a loop is long for one function, which one core compiles."""
+
+
+class LongLoopError(CannotFuseError):
+    """A loop can neither stay one nor be written out, whatever is around it."""
 
 
 class Op(NamedTuple):

@@ -21,6 +21,7 @@ from veenv.kernel.scalar_program import (
     PAIRS,
     CannotFuseError,
     Op,
+    TooLongError,
     dtype_name,
     made,
 )
@@ -179,8 +180,8 @@ class Builder:
         if self._computing + count > self._limit:
             raise self._too_many()
 
-    def _too_many(self) -> CannotFuseError:
-        return CannotFuseError(
+    def _too_many(self) -> TooLongError:
+        return TooLongError(
             f"the function takes more than {self._limit:,} scalar operations, the most "
             "that one kernel may have (it would take too long to compile)"
         )

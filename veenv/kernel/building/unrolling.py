@@ -33,8 +33,10 @@ from veenv.kernel.scalar_program import (
     PAIRS,
     CannotFuseError,
     Leaf,
+    LongLoopError,
     LongStepError,
     ScalarProgram,
+    TooLongError,
     dtype_name,
 )
 from veenv.rules import walk
@@ -131,6 +133,7 @@ _OF_SOLVING = 0.6
 _VERY_LONG = 16 * LONG
 """Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
+_SAVED = 3  # times what a step of a loop takes that it takes written out, at least: much is known
 
 
 @contextmanager
@@ -173,6 +176,8 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> Scala
                 "kernel may have (it would take too long to compile)"
             )
         program = _program(closed, limit, size)
+    except LongLoopError:  # axes around it change nothing in its steps
+        raise
     except CannotFuseError as error:
         with suppress(CannotFuseError):
             return _program(closed, limit, size, batches=True)
@@ -360,6 +365,9 @@ class _Unroller:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
                 refused = error
+                if isinstance(error, TooLongError):
+                    step = min(self._limit, self.builder.longest) // _SAVED
+                    self._refuse_long(step, length, refused)
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
             outs = self.closed(loop.body, [*consts, *carry, *(x[step] for x in stacks)])
@@ -380,14 +388,23 @@ class _Unroller:
         stay a loop.
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
+        self._refuse_long(least, length, refused)
         if sizes[-1] + least * (length - len(sizes)) > self._limit:
-            kept = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
-            raise CannotFuseError(
-                f"a loop of {length:,} steps{kept} takes {least:,} scalar operations or more for "
-                f"each step where it is written out, of {self._limit:,} that one kernel may have "
-                "(it would take too long to compile)",
-                "scan",
-            )
+            raise CannotFuseError(*self._too_long(least, length, refused))
+
+    def _refuse_long(self, step: int, length: int, refused: CannotFuseError | None) -> None:
+        """Refuses a loop whose steps are too much by themselves, each of so many operations."""
+        if step * length > self._limit:
+            raise LongLoopError(*self._too_long(step, length, refused))
+
+    def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
+        kept = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
+        return (
+            f"a loop of {length:,} steps{kept} takes {step:,} scalar operations or more for "
+            f"each step where it is written out, of {self._limit:,} that one kernel may have "
+            "(it would take too long to compile)",
+            "scan",
+        )
 
 
 def _entered(eqn: Any) -> tuple[Any, Sequence[int]] | None:
