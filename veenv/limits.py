@@ -6,6 +6,10 @@ beside what has them.
 
 from __future__ import annotations
 
+FEWER = 2
+"""Times fewer passes or operations that are clearly fewer: a pass may take twice another's time."""
+UNSURE = 3
+"""Times by which an estimate of passes or operations may be wrong."""
 FEW = 8
 """Numbers, summands or places taken one by one: so many instructions cost less than one loop."""
 MANY = 16
@@ -16,8 +20,12 @@ POINT = 128
 """Numbers of one point: code that takes each by itself grows with the square of more."""
 TAPS = 256
 """Numbers of a convolution's kernel, each of which has entries of its own."""
+DENSE = 256
+"""Unknowns of a system whose dense factors cost less than calls of the host."""
 SMALL = 1024
 """Entries of a constant that is written into a program: it is no argument, and soon compared."""
+KEPT = 32
+"""Compiled kernels, or patterns, that are remembered: each may hold megabytes."""
 REMEMBERED = 4096
 """Results of a function that are remembered: as many as JAX keeps programs of single operations."""
 LARGE = 1 << 17
@@ -36,3 +44,13 @@ MOSTLY = 0.75
 """Share of a whole from which on it is taken whole: leaving the rest out costs as much."""
 FULL = 0.95
 """Share from which on a matrix counts as full: index arrays take more than the zeros."""
+MAX_OPERATIONS = 60_000
+"""Operations of a kernel: more of them take longer than about fifteen seconds to compile."""
+SECTION = 2000
+"""Operations of one function of machine code, about: all cores compile at once."""
+STACKED = 1 << 16
+"""Numbers of a point that loops stack: of a vector of points 4 MB, more than caches hold."""
+LONG = 10_000
+"""Operations that take longer to compile than JAX's modes take to trace."""
+LOOKED_AT = 500_000
+"""Operations or uses looked at to find a shorter program: about half a second of Python."""

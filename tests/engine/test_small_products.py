@@ -7,7 +7,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import quick_jit
-from veenv.engine import candidates
+from veenv import limits
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_products_of_complex_numbers(fun, x64):
     [(1000, "xla", (3, 4)), pytest.param(60_000, "auto", (7, 8), marks=pytest.mark.slow)],
 )
 def test_a_long_chain_takes_a_mode_of_jax(x64, monkeypatch, limit, kernel, size):
-    monkeypatch.setattr(candidates, "MAX_OPERATIONS", limit)  # what is long, then
+    monkeypatch.setattr(limits, "MAX_OPERATIONS", limit)  # what is long, then
     fun = lambda x: propagator(x, *size)  # noqa: E731
     jacobians = veenv.jacve(fun, kernel=kernel), jax.jacfwd(fun)
     ours, theirs = (jax.make_jaxpr(jax.jit(jacobian))(X) for jacobian in jacobians)

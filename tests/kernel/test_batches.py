@@ -120,7 +120,7 @@ def test_a_long_body_has_loops_inside(monkeypatch):
         each = jnp.sin(x[:, :, None] * y) * jnp.cos(x[:, None] + y)
         return jnp.einsum("qij,qjk->ik", each, each)
 
-    monkeypatch.setattr(builder, "LONGEST", 3000)
+    monkeypatch.setattr(builder, "_LONGEST", 3000)
     program = assert_loops(products, normal(6, 12), normal(12))
     inner = [op.attr for op in program.ops if op.name == "loop"]
     assert any(num_loops(loop.body) for loop in inner)

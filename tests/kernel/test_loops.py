@@ -313,7 +313,7 @@ def test_many_random_loops(seed, monkeypatch):
 
 def test_a_step_that_no_axis_makes_shorter_is_long(monkeypatch):
     """As of implicit solvers of many unknowns, whose elimination is part of a step."""
-    monkeypatch.setattr(builder, "LONGEST", 40)
+    monkeypatch.setattr(builder, "_LONGEST", 40)
 
     def fun(x):
         def step(c):

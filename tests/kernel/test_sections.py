@@ -13,6 +13,7 @@ import pytest
 
 import veenv
 from tests.sampling import spared
+from veenv import limits
 from veenv.kernel.building.unrolling import unroll
 from veenv.kernel.cpu import held, sections, spans
 from veenv.kernel.fusing import trace_point
@@ -38,8 +39,7 @@ def program_of(fun, *args):
 
 def cut(monkeypatch, length: int) -> None:
     """From here on sections have about this length."""
-    monkeypatch.setattr(spans, "LONG", length)
-    monkeypatch.setattr(spans, "_PAIR", 2 * length)
+    monkeypatch.setattr(limits, "SECTION", length)
 
 
 def test_too_large_a_program_is_refused():

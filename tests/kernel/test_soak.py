@@ -11,12 +11,13 @@ PROGRAM = """
 import faulthandler, gc, json, random, statistics, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import veenv
+from veenv import limits
 from veenv.kernel import primitive
-from veenv.kernel.cpu import held, spans
+from veenv.kernel.cpu import held
 
 seconds, started = 60 * float(sys.argv[1]), time.monotonic()
 settled = min(120.0, seconds / 2)
-spans.LONG, spans._PAIR = 150, 300  # sections of short programs
+limits.SECTION = 150  # sections of short programs
 x = np.linspace(0.1, 1, 3000, dtype=np.float32)
 counts, failures, memory = [0] * 8, [], []
 

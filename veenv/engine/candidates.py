@@ -23,13 +23,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.choose import JaxMode
 from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program, is_symbolic
-from veenv.kernel.building.builder import MAX_OPERATIONS
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
 from veenv.rules.passes import REFUSALS
@@ -39,17 +38,11 @@ from veenv.structure.structure import FREE, Link
 OwnMode = Literal["jacfwd", "jacrev"]
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
-_ABOUT = 3  # ratio of passes up to which either mode may be the faster one
 _STORED = 8  # the same where loops run again backwards, and store each of their steps
-_ALIKE, _FEWER = 1.5, 2  # ratios of passes that are about as many, that are clearly fewer
-_MUCH = 10_000  # operations of reverse order: beside them it is little to trace JAX's modes
-_LESS = 0.5  # of reverse order's operations: with fewer of them forward order may be the faster one
-_MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
+_ALIKE = 1.5  # ratio of passes that are about as many
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
-_ALL = 0.9  # of a mode's multiplications: an order that leaves out fewer has found no structure
 _REAL = "fiu"  # kinds of NumPy's dtypes that are ordered
 _APART = 1e-10  # the least bound of a divisor whose powers do not overflow
-_UNROLLED = 2  # of the operations of a kernel those that an order is counted: half may be by zeros
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
@@ -77,7 +70,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 
 def _of_fewer_passes(lin: Linearisation) -> tuple[OwnMode, ...]:
     forward, reverse = num_passes(lin.program)
-    if forward <= (_STORED if _stores(lin) else _ABOUT) * reverse and reverse <= _ABOUT * forward:
+    more = _STORED if _stores(lin) else limits.UNSURE
+    if forward <= more * reverse and reverse <= limits.UNSURE * forward:
         return "jacfwd", "jacrev"  # forward stores nothing on its way
     return ("jacfwd",) if forward < reverse else ("jacrev",)
 
@@ -97,7 +91,7 @@ def other_orders(
         return []
     found = [graph.forward()] if forward_instead(lin) else []
     if name == "auto":
-        enough = _LESS * graph.cost(graph.reverse(), "operations")
+        enough = graph.cost(graph.reverse(), "operations") / limits.FEWER
         found += [graph.reverse()] if graph.cost(ids, "operations") > enough else []
     return [other for other in found if other != tuple(ids)]
 
@@ -113,9 +107,9 @@ def forward_instead(lin: Linearisation) -> bool:
         return False
     graph, (forward, reverse) = lin.graph, num_passes(lin.program)
     operators = _has_operators(lin)
-    if operators and (forward > _ALIKE * reverse or _FEWER * forward <= reverse):
+    if operators and (forward > _ALIKE * reverse or limits.FEWER * forward <= reverse):
         return forward < reverse or (_stores(lin) and forward <= _STORED * reverse)
-    share = 1 if forward == reverse and not operators else _LESS
+    share = 1 if forward == reverse and not operators else 1 / limits.FEWER
     limit = share * graph.cost(graph.reverse(), "operations")
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
 
@@ -133,7 +127,7 @@ def _has_operators(lin: Linearisation) -> bool:
 
 def _is_much(lin: Linearisation) -> bool:
     """Whether tracing JAX's modes, too, is little beside what the reverse order takes."""
-    return lin.graph.cost(lin.graph.reverse(), "operations") >= _MUCH
+    return lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
 
 
 def _is_one_operator(lin: Linearisation) -> bool:
@@ -232,13 +226,13 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
     more vectors each; an elimination that multiplies as often has nothing to set against that.
     """
     graph = lin.graph
-    if _has_operators(lin) or graph.cost(ids, "operations") <= _UNROLLED * MAX_OPERATIONS:
+    if _has_operators(lin) or graph.cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS:
         return False
     done = graph.cost(ids, "executed")
     if done > SMALL_PRODUCT * len(ids):
         return False
     a_pass = sum(e.partial.executed.num_entries for used in lin.elementals for e in used)
-    return done >= _ALL * min(num_passes(lin.program)) * a_pass
+    return done >= limits.FULL * min(num_passes(lin.program)) * a_pass
 
 
 def are_loops(lin: Linearisation) -> bool:
@@ -254,10 +248,10 @@ def are_loops(lin: Linearisation) -> bool:
         if getattr(walk.loop_of(e), "length", None) is not None and lin.elementals[k]
     ]
     inside = sum(_entries(program.equations[k]) for k in loops)
-    if not loops or inside < _MOST * sum(map(_entries, program.equations)):
+    if not loops or inside < limits.MOSTLY * sum(map(_entries, program.equations)):
         return False
     passes = min(num_passes(program))
-    return all(_narrowest(lin, lin.elementals[k]) >= _MOST * passes for k in loops)
+    return all(_narrowest(lin, lin.elementals[k]) >= limits.MOSTLY * passes for k in loops)
 
 
 def _entries(equation: Any) -> int:

@@ -18,7 +18,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.engine import pins
 from veenv.engine.remembered import BY_XLA, Memory, Run, forgetting
@@ -41,8 +41,6 @@ from veenv.rules.passes import REFUSALS
 
 _TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
-_LONG = 10_000  # operations of a kernel: compiling them takes longer than tracing JAX's modes
-_OVER = 3  # times its operations that a kernel's are estimated before it is made, at least
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
@@ -510,8 +508,8 @@ def kernel_of(
         return one.program_within(kernel_size(length))
 
     several: list[Traced] = [asked]
-    program = program_of(0) if estimate < _OVER * _LONG else None
-    if program is not None and min(estimate, program.executed) < _LONG:
+    program = program_of(0) if estimate < limits.UNSURE * limits.LONG else None
+    if program is not None and min(estimate, program.executed) < limits.LONG:
         return KernelForm(asked, program, modes)
     modes = own.traced() if modes is None else modes
     several += modes

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.engine.edge import (
     Edge,
     absorb,
@@ -40,10 +40,8 @@ from veenv.structure import product
 from veenv.structure.product import Contraction, Label, Plan, Way, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
 
-_SMALL = 1 << 14
+_SMALL = limits.MANY * limits.SMALL
 """Most products of a sum that are masked one by one."""
-_FEWER = 2
-"""How many times fewer passes are worth the multiplications by a diagonal."""
 
 
 def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
@@ -90,7 +88,7 @@ def _fewer_pulls(post: Edge, pre: Edge) -> bool:
     apart = [m for m in s.link_in if m not in {m for _, m in pairs} and p.pairs[m] != FREE]
     results = [k for k in s.link_out if k not in {k for k, _ in pairs}]
     passes = prod(p.out_shape[m] for m in apart)
-    return _FEWER * prod(s.out_shape[k] for k in results) <= passes
+    return limits.FEWER * prod(s.out_shape[k] for k in results) <= passes
 
 
 def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:

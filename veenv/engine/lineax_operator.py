@@ -13,12 +13,11 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import lu_factor, lu_solve
 
+from veenv import limits
 from veenv.engine.api import jacve
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.solving import blocks, kind
 
-_LARGEST_DENSE = 256
-"""Unknowns of a system whose dense factors cost less than calls of the host."""
 Like = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]
 """Of a pytree its structure and the shapes and dtypes of its leaves, hashable."""
 
@@ -85,7 +84,7 @@ class SparseSolver(lx.AbstractLinearSolver):
         sparse = as_sparse(operator)
         p, values = sparse.matrix.pattern, sparse.matrix.values()
         how, size = kind(p)
-        if how in ("banded", "sparse") and p.sizes[0] <= _LARGEST_DENSE:
+        if how in ("banded", "sparse") and p.sizes[0] <= limits.DENSE:
             how, size = "block-diagonal", p.sizes[0]
         blocked = how == "block-diagonal"
         return Solvable(sparse, lu_factor(blocks(p, values, size)) if blocked else None)

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.linear.barrier import BARRIERS, barrier_from
 from veenv.rules import walk
 from veenv.rules.table import facts
@@ -56,14 +56,8 @@ _BATCHES = 64, 8, 1
 """Numbers of points, from more to fewer, for which what is worth it is looked at again."""
 _LARGE = _LOOP // _WORTH
 """The number of points from which on what is worth it for each entry is worth a loop."""
-_MOST = 64
-"""Operations after which the cost of a value is not counted any further in a large batch."""
 _SHARED = 4
 """Operations for which what a batch shares is stored."""
-_EMBEDDING = 4
-"""Operations that a pad counts as where it is not stored: it is a branch."""
-_LOOKED_AT = 500_000
-"""Uses that are followed in all, about, to find what would be repeated."""
 _FAR = 200
 """Variables through which the uses of one value are followed at least."""
 
@@ -85,7 +79,7 @@ def stored_from(closed: Any) -> dict[Any, float]:
     barriers = [e for e in jaxpr.eqns if e.primitive.name in BARRIERS]
     points: dict[Any, float] = {e.outvars[0]: inf for e in barriers}
     for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
-        far = max(_FAR, _LOOKED_AT // max(1, len(barriers)))
+        far = max(_FAR, limits.LOOKED_AT // max(1, len(barriers)))
         flow = _Flow(makers, users, outputs, varying, batch, far)
         barriers = flow.stored(barriers)
         points.update((e.outvars[0], batch) for e in barriers)
@@ -107,8 +101,8 @@ def shared(jaxpr: Any) -> frozenset[Any]:
         if any(a in varying for a in atoms):
             found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
         elif _is_inlined(name) or name in BARRIERS:
-            own = {"free": 0, "branch": _EMBEDDING}.get(facts(name).cost or "", 1)
-            total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
+            own = {"free": 0, "branch": _SHARED}.get(facts(name).cost or "", 1)
+            total = min(_WORTH, own + sum(computed.get(a, 0) for a in atoms))
             computed.update(dict.fromkeys(equation.outvars, total))
     return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
 
@@ -148,7 +142,7 @@ class _Flow:
         joined = maker is not None and facts(maker.primitive.name).cost == "join"
         parts: Sequence[Any] = maker.invars if maker is not None and joined else [source]
         if self.batch >= _LARGE:
-            cost = sum(self._cost(p, _MOST) for p in parts)
+            cost = sum(self._cost(p, _WORTH) for p in parts)
             return cost >= _CHEAP and (joined or self._repeats(value, 1 + ceil(_WORTH / cost)))
         entries = [self.batch * prod(p.aval.shape) for p in parts]
         pairs = zip(parts, entries, strict=True)

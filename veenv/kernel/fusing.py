@@ -16,12 +16,11 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
-from veenv.kernel.building.builder import MAX_OPERATIONS
 from veenv.kernel.building.callbacks import Carried, carried_out
 from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, unroll
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
@@ -36,10 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
-_LARGEST_CONSTANT = 1024
-"""Most floats of a constant in the code; indices and masks are always there, as their values are
-needed."""
-_largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
+_largest: ContextVar[int] = ContextVar("largest kernel", default=limits.MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
 
@@ -81,10 +77,10 @@ class Traced:
         """What the kernel computes: callbacks that raise are made after it."""
         return carried_out(self.closed, called_by)
 
-    def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
+    def program(self, limit: int = limits.MAX_OPERATIONS) -> ScalarProgram:
         """The scalar program, unrolled, of so many operations at most."""
         largest = _largest.get()
-        size = largest if largest < MAX_OPERATIONS else inf
+        size = largest if largest < limits.MAX_OPERATIONS else inf
         return unroll(self.carried.closed, min(limit, largest), size)
 
     def remembered(self) -> ScalarProgram | Finished:
@@ -141,12 +137,12 @@ class Traced:
 
 def kernels_within(size: int) -> AbstractContextManager[None]:
     """Refuses kernels of a larger `size_of`, for who has no time to compile them."""
-    return setting(_largest, min(size, MAX_OPERATIONS))
+    return setting(_largest, min(size, limits.MAX_OPERATIONS))
 
 
 def are_limited() -> bool:
     """Whether it does."""
-    return _largest.get() < MAX_OPERATIONS
+    return _largest.get() < limits.MAX_OPERATIONS
 
 
 def trace_point(
@@ -198,7 +194,7 @@ def trace_leaves(
     closed = spelled_out(loosened(jax.make_jaxpr(flat)(*some, **named)))
     lifted = [
         (v, c) for v, c in zip(_compat.open_jaxpr(closed).constvars, closed.consts, strict=True)
-        if _compat.is_traced(c) or (np.size(c) > _LARGEST_CONSTANT and is_differentiable(c))
+        if _compat.is_traced(c) or (np.size(c) > limits.SMALL and is_differentiable(c))
     ]  # fmt: skip
     operands += [c for _, c in lifted]
     out_tree, avals, static = found[-1]

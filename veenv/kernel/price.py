@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.kernel.building import linear
-from veenv.kernel.building.builder import MAX_OPERATIONS
 from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
@@ -142,7 +141,7 @@ def least_of_modes(operations: float, batch: int) -> float:
 
 def kernel_size(equations: int) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long."""
-    return min(MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
+    return min(limits.MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
 
 
 def equations_of(jaxpr: Any) -> int:

@@ -18,15 +18,12 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.kernel.scalar_program import ScalarProgram
 
 if TYPE_CHECKING:
     from veenv.kernel.cpu.finished import Finished
-
-_KEPT = 32
-"""Kernels that are remembered when nothing uses them: for functions called outside of jit."""
 
 
 Again = Callable[[Callable[..., Sequence[Any]], Sequence[Any]], Callable[[int], Any]]
@@ -127,7 +124,7 @@ class Fused(Batched):
         with _lock:
             found = _recent.pop(key, None) or jax.jit(self._alone)
             _recent[key] = found
-            dropped = _recent.popitem(last=False) if len(_recent) > _KEPT else None
+            dropped = _recent.popitem(last=False) if len(_recent) > limits.KEPT else None
         del dropped
         return found
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from veenv import limits
 from veenv.linear.linear_map import Operator, along_several, drop_ones
 
 Pairs = Sequence[tuple[int, int]]
-_REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
 
 
 class Joint:
@@ -98,7 +98,7 @@ class Joint:
         key = (key, tuple(axes), x.shape)
         last = self._last.setdefault(way, {})
         if key not in last:
-            if len(last) == _REMEMBERED:
+            if len(last) == limits.FEW:
                 del last[next(iter(last))]
             last[key] = along_several(action, x, axes, drop_ones(shape))
         return last[key]

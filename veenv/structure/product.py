@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from veenv import limits
 from veenv.structure.structure import (
     FREE,
     Link,
@@ -200,7 +201,7 @@ def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[
     return tuple(post_axes), tuple(pre_axes)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(limits.MANY * limits.REMEMBERED)
 def multiply(post: Structure, pre: Structure, post_kept: Pairs = (), pre_kept: Pairs = ()) -> Plan:
     """The plan of post · pre: its structure, how it is executed and what it costs.
 

@@ -29,6 +29,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from veenv import limits
+
 FREE = -1
 
 
@@ -246,7 +248,7 @@ def absorb(s: Structure, axes: Sequence[int]) -> Structure:
     )
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(limits.MANY * limits.REMEMBERED)
 def add(a: Structure, b: Structure) -> Structure:
     """Structure of the sum of two partials between the same two variables.
 

@@ -38,10 +38,6 @@ from veenv.rules.axes import Tie
 from veenv.rules.base import is_complex, is_differentiable
 from veenv.rules.table import facts
 
-_MOST_WORK = 400_000
-"""Most numbers that a point computes times those that it is differentiated by: half of what one
-kernel may hold."""
-
 
 class _Search:
     """Looks for parts of a program."""
@@ -150,7 +146,7 @@ class _Search:
             part = self.part([lines[k] for k in numbers])
             if part is None:
                 continue
-            if part.work <= _MOST_WORK:
+            if part.work <= limits.LOOKED_AT:
                 found += [(numbers, part)] if _is_full(part) else []
                 continue
             counts = self._counts(numbers)

@@ -271,7 +271,7 @@ def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.nda
     return collect.on_host(numbers)
 
 
-@lru_cache(maxsize=limits.MANY)
+@lru_cache(maxsize=limits.KEPT)
 def _layout(
     keys: tuple[Any, ...], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.kernel.building import loops
 from veenv.kernel.building.builder import Builder, Ids, constant
 from veenv.kernel.building.moves import RULES as FREE
@@ -33,10 +33,6 @@ Values = MutableMapping[int, Ids]
 """The operations of variables."""
 Pair = tuple[int, int]
 """A variable and one of its axes."""
-_ENTRIES = 8
-"""Entries of arrays for each operation of the limit: more take seconds, and rarely gain."""
-_TRIED = 12
-"""Axes whose loops are compared, those of the longest equations first; few functions have more."""
 
 
 class Line(NamedTuple):
@@ -117,7 +113,7 @@ class Batches:
 
     def outputs(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
-        if self._entries(jaxpr) > _ENTRIES * self.limit:
+        if self._entries(jaxpr) > limits.FEW * self.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
         given = (*map(self._constant, consts), *ins)
         pairs = zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True)
@@ -256,7 +252,7 @@ class Batches:
         seen: set[Pair] = set()
         best, least, tried = None, 0.0, 0
         for start in (pairs[-1] for k in starts for _, pairs in opened[k]):
-            if start in seen or tried == _TRIED:
+            if start in seen or tried == limits.MANY:
                 continue
             tried += 1
             axis, touched = _followed(together, start)

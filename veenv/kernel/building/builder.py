@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building import complex_numbers
 from veenv.kernel.scalar_program import (
     COMMUTATIVE,
@@ -27,12 +28,8 @@ from veenv.kernel.scalar_program import (
 )
 from veenv.rules.operations import OPERATIONS
 
-MAX_OPERATIONS = 60_000
-"""Programs of more operations take longer than about fifteen seconds to compile."""
-LONGEST = 8000
+_LONGEST = 4 * limits.SECTION
 """What a step of a loop may take of the code: it is one function, which one core compiles."""
-_MOST_STACKED = 1 << 16
-"""Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _ID_BITS = 20
 _IDS = (1 << _ID_BITS) - 1
 _ARITHMETIC = {
@@ -55,13 +52,13 @@ class Builder:
     ``x · (1/c)``.
     """
 
-    def __init__(self, limit: int = MAX_OPERATIONS, longest: int | None = None):
+    def __init__(self, limit: int = limits.MAX_OPERATIONS, longest: int | None = None):
         if limit > _IDS:
             raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
-        self._limit, self._computing, self.longest = limit, 0, longest or LONGEST
+        self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
         self._known: dict[Any, int] = {}
         self._special = bytearray()
         """Of each operation 2 if it is a constant, 1 if a neutral one or a negative, else 0."""
@@ -413,8 +410,6 @@ Ids = np.ndarray
 """Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
 Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """What a primitive does: from the builder, the equation and the operands to the results."""
-_ALIKE = 64
-"""Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
 
 
 def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
@@ -516,7 +511,7 @@ def constants(b: Builder, values: Any) -> Ids:
 
 def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
     """The rows that are not equal, in the order in which they come first, and where each is."""
-    if len(columns[0]) < _ALIKE:
+    if len(columns[0]) < limits.WIDE:
         return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
     key, *others = columns
     for column in others:
@@ -532,9 +527,9 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any
 
 def refuse_stacked(count: int) -> None:
     """Refuses so many stacked numbers of a point where they are too many."""
-    if count > _MOST_STACKED:
+    if count > limits.STACKED:
         raise CannotFuseError(
-            f"loops stack {count:,} numbers a point, of {_MOST_STACKED:,} that a kernel "
+            f"loops stack {count:,} numbers a point, of {limits.STACKED:,} that a kernel "
             "has memory for",
             "scan",
         )

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building import complex_numbers, steps
 from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
-from veenv.kernel.cpu.spans import LONG, body_size
+from veenv.kernel.cpu.spans import body_size
 from veenv.kernel.ordering import depth_first
 from veenv.kernel.scalar_program import (
     PAIRS,
@@ -24,7 +25,7 @@ from veenv.kernel.scalar_program import (
     dtype_name,
 )
 
-SHORT = LONG
+SHORT = limits.SECTION
 """Operations of all steps up to which a loop is unrolled: they fit one function of the code."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""

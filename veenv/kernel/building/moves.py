@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building import complex_numbers
 from veenv.kernel.building.builder import (
     Builder,
@@ -23,9 +24,6 @@ from veenv.kernel.building.builder import (
 from veenv.kernel.scalar_program import dtype_name
 from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
-
-_FEW = 8
-"""Places up to which entries are chosen one after the other: memory takes about as long."""
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -122,7 +120,7 @@ def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, by their indices."""
-    if _num_starts(b, windows, x.shape, ids) > _FEW:
+    if _num_starts(b, windows, x.shape, ids) > limits.FEW:
         return _read(b, eqn, windows, ids, x)
     entries, result = x.ravel(), None
     owner = windows.owners(x.shape, ids.shape[:-1])
@@ -251,7 +249,7 @@ def _put(
     """An array with updates put in windows, by their indices."""
     if not operand.size or not updates.size:
         return operand
-    if _num_starts(b, windows, operand.shape, ids) > _FEW:
+    if _num_starts(b, windows, operand.shape, ids) > limits.FEW:
         return _written(b, windows, ids, operand, updates, name)
     owner = windows.owners(operand.shape, ids.shape[:-1])
     result = np.array(operand).reshape(-1)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.building.builder import MAX_OPERATIONS, Builder, Ids, Rule
+from veenv import limits
+from veenv.kernel.building.builder import Builder, Ids, Rule
 from veenv.kernel.scalar_program import FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 
@@ -22,7 +23,6 @@ COMBINE: Mapping[str, tuple[str, str]] = {
     "xor": ("xor", "xor"),
 }
 """The operation that combines two numbers, and that of two bools."""
-_MOST_SORTED = 128  # entries that are sorted at most: about 20,000 operations
 
 
 def operation(name: str, dtype: str) -> str:
@@ -83,10 +83,10 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     axes, aval = Product.of(eqn), eqn.outvars[0].aval
     dtype = dtype_name(aval.dtype)
     products = math.prod(aval.shape) * axes.terms(eqn)
-    if products > MAX_OPERATIONS:
+    if products > limits.MAX_OPERATIONS:
         raise CannotFuseError(
             f"primitive 'dot_general' of {products:,} products is too "
-            f"large to be fused (at most {MAX_OPERATIONS:,})",
+            f"large to be fused (at most {limits.MAX_OPERATIONS:,})",
             "dot_general",
         )
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
@@ -140,9 +140,9 @@ def _sort(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """
     axis, dtype = eqn.params["dimension"], dtype_name(eqn.invars[0].aval.dtype)
     size = ins[0].shape[axis]
-    if size > _MOST_SORTED or eqn.params["num_keys"] != 1:
+    if size > limits.POINT or eqn.params["num_keys"] != 1:
         raise CannotFuseError(
-            f"primitive 'sort' can be fused for one key and at most {_MOST_SORTED} entries", "sort"
+            f"primitive 'sort' can be fused for one key and at most {limits.POINT} entries", "sort"
         )
     columns = [np.moveaxis(x, axis, -1).copy() for x in ins]
     places = [b.number(k, "int32") for k in range(size)] if len(columns) > 1 else []

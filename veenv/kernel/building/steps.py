@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building.builder import Builder, evaluate
 from veenv.kernel.ordering import depth_first
 from veenv.kernel.scalar_program import FLOATS, Op
 from veenv.rules.operations import OPERATIONS, weight
 
-_MOST = 100_000
-"""Operations that are evaluated one by one for a table: they take about half a second."""
 _EVALUATED = frozenset({"convert", "bitcast", "call", *OPERATIONS})
 
 
@@ -69,7 +68,7 @@ def tables(
     computed = sorted(depth_first(ops, [*wanted, *(ahead[i] for i in alone)]))
     saved = sum(weight(ops[i].name, ops[i].attr) for i in computed if ops[i].args)
     # a number that is read from a table takes as long as a multiplication
-    if saved <= len(wanted) or len(computed) * len(order) > _MOST:
+    if saved <= len(wanted) or len(computed) * len(order) > limits.MAX_OPERATIONS:
         return {}, {}
     values = {i: b.value(carried[i][0]) for i in alone}
     found: dict[int, list[int]] = {i: [0] * len(order) for i in wanted}

@@ -12,11 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.kernel.building import formulas, linear, loops, moves, random_numbers, reductions
 from veenv.kernel.building.batches import Batches
 from veenv.kernel.building.builder import (
-    MAX_OPERATIONS,
     Builder,
     Ids,
     choose,
@@ -26,7 +25,7 @@ from veenv.kernel.building.builder import (
 )
 from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
-from veenv.kernel.cpu.spans import LONG, size_of
+from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.scalar_program import (
     DTYPES,
@@ -126,11 +125,9 @@ def refused(dtype: Any) -> CannotFuseError:
     )
 
 
-_ENTRIES = 100
-"""Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
-_VERY_LONG = 16 * LONG
+_VERY_LONG = 16 * limits.SECTION
 """Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
 _SAVED = 3  # times what a step of a loop takes that it takes written out, at least: much is known
@@ -153,7 +150,7 @@ def _collected_later() -> Iterator[None]:
 
 
 @_collected_later()
-def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> ScalarProgram:
+def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -> ScalarProgram:
     """The scalar program of a closed jaxpr, without what its outputs do not need.
 
     Args:
@@ -244,7 +241,7 @@ class _Unroller:
     ):
         self.builder = builder or Builder(limit)
         self._limit = limit
-        self._most = _ENTRIES * limit
+        self._most = limits.POINT * limit  # each operation may be many equal entries
         self._entries = 0
         self._read = read
 

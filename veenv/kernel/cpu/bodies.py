@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, suffix
@@ -19,9 +20,6 @@ from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.ordering import Place
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
-
-_EQUAL = 16
-"""Equal entries from which on a loop stores them: it is no longer than they are."""
 
 
 class _Where(NamedTuple):
@@ -234,7 +232,7 @@ class Instructions(Emitter, Backend[Stored]):
             return
         for a, equal in groupby(args):
             count, value = sum(1 for _ in equal), self.operand(a)
-            if count < _EQUAL:
+            if count < limits.MANY:
                 for e in range(k, k + count):
                     self.put(array, e, value)
             else:

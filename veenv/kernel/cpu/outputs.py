@@ -15,12 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.scalar_program import Leaf, ScalarProgram, remembered
 
-_LARGE = 128  # entries from which on a leaf is written by values
-_CONSTANTS = 512  # entries from which on a leaf's constants are not written by the code
-_SHARE = 8
-"""How many times as many entries such a leaf has as are computed: they are put there singly."""
 _NONE = np.zeros(0, np.int64)
 
 
@@ -90,12 +87,12 @@ def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int
 
 def _written(program: ScalarProgram, output: int) -> Written:
     leaf, ids = program.outputs[output], program.results[output]
-    if leaf.size < _LARGE:
+    if leaf.size < limits.POINT:
         return Written(leaf, leaf, ids)
     numbers = np.array(ids)
     constant = program.is_constant[numbers]
     entries, constants = np.arange(leaf.size), _NONE
-    if leaf.size >= _CONSTANTS and (leaf.size - constant.sum()) * _SHARE <= leaf.size:
+    if leaf.size >= limits.SMALL and (leaf.size - constant.sum()) * limits.FEW <= leaf.size:
         entries, constants = np.flatnonzero(~constant), np.zeros(leaf.size, leaf.dtype)
         different, where = np.unique(numbers[constant], return_inverse=True)
         constants[constant] = np.array([program.ops[i].attr for i in different], leaf.dtype)[where]

@@ -7,13 +7,11 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.scalar_program import FREE, Op, ScalarProgram, remembered
 
-LONG = 2000
-"""Length from which on a program is cut into two sections or more."""
-_PAIR = 4000  # length of two sections of a program, about
 _AROUND = 0.4  # share of a section's length by which a cut may be moved
 _ANGLE = 60  # what a sine and cosine count as: in the code they are polynomials, with branches
 _MOVED = 7  # what an entry counts as that is read, or written as it lies: it is interleaved
@@ -51,7 +49,7 @@ def sections(program: ScalarProgram) -> list[range]:
     """
     ends = np.cumsum(_lengths(program))
     length = int(ends[-1]) if ends.size else 0
-    number = 2 * max(1, round(length / _PAIR)) if length >= LONG else 1
+    number = 2 * max(1, round(length / (2 * limits.SECTION))) if length >= limits.SECTION else 1
     crossing, cuts = _crossing(program), [0]
     for k in range(1, number):
         middle, around = k * length / number, _AROUND * length / number
