@@ -17,6 +17,9 @@ from veenv.env.bits import count_bits, count_in_sets, num_words, pack_flags
 # The environment's features, and those computed here.
 NUM_BASE_FEATURES = 8 + 3
 
+LANES, MOST_TERMS = 16, 32
+"""Rows that are counted side by side, at least, and words in all that the program writes out."""
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -74,21 +77,21 @@ def encode(
     slots = jnp.arange(num_slots, dtype=jnp.int32) if slots is None else slots
     edges = Edges.of(words, num_slots, slots)
     matrix, mask = edges.between.astype(jnp.float32), _rows(obs.action_mask, slots)
-    legal = mask.astype(jnp.float32)[:, None]
-    among = _legal_degrees(edges, obs.action_mask, mask, slots)
-    counts = _rows(obs.features, slots), among, matrix, edges.existing_pairs()
-    # Without the barrier the compiler counts again for every reader of the features.
+    legal = mask.astype(jnp.float32)[None]
+    degrees = _legal_degrees(edges, obs.action_mask, mask, slots)
+    counts = _rows(obs.features, slots).T, degrees, matrix, edges.existing_pairs()
+    # Without the barriers the compiler counts again for every reader of the features.
     features, degrees, matrix, existing = jax.lax.optimization_barrier(counts)
-    extra = _extra_features(features, degrees, existing)
-    base = jnp.concatenate([features, extra], axis=-1) * legal
+    base = jnp.concatenate([features, _extra_features(features, degrees, existing)]) * legal
     scale = jax.lax.rsqrt(jnp.maximum(degrees, 1.0)) * legal
-    nodes, level = [base], base
+    level = jax.lax.optimization_barrier(base)
+    nodes = [level]
     for _ in range(num_hops):
         over_in, over_out = _sums(matrix, level)
-        level = jnp.concatenate([over_in * scale[:, :1], over_out * scale[:, 1:]], axis=-1)
+        level = jnp.concatenate([over_in * scale[:1], over_out * scale[1:]])
         nodes.append(level)
     kept = edges.between.T if keep_edges else jnp.zeros((len(mask), 0), bool)
-    return GraphInputs(jnp.concatenate(nodes, axis=-1), kept, mask)
+    return GraphInputs(jnp.concatenate(nodes).T, kept, mask)
 
 
 def _rows(x: Array, slots: Int[Array, " K"]) -> Array:
@@ -101,12 +104,14 @@ class Edges:
     """Edges of the slots that are read, as bits and as flags.
 
     Attributes:
-      leaving: of the inputs' rows, then of the slots', uint32 [I + K, W].
-      entering: whether there is an edge to a slot from those rows, bool [K, I + K].
+      leaving: of the inputs' rows, then of the slots', uint32 [R, W]; zeros before them.
+      entering: whether there is an edge to a slot from those rows, bool [K, R].
+      width: rows of a block, of which R is a multiple.
     """
 
     leaving: UInt[Array, "rows W"]
     entering: Bool[Array, "K rows"]
+    width: int
 
     @classmethod
     def of(cls, words: UInt[Array, "R W"], num_slots: int, slots: Int[Array, " K"]) -> Edges:
@@ -119,11 +124,16 @@ class Edges:
         """
         first = len(words) - num_slots
         leaving = jnp.concatenate([words[:first], _rows(words[first:], slots)])
+        rows, num_words = leaving.shape
+        blocks = min(-(-rows // LANES), max(1, MOST_TERMS // num_words))
+        width = -(-rows // (blocks * LANES)) * LANES
+        leaving = jnp.pad(leaving, ((-rows % width, 0), (0, 0)))
         # Whole words of all rows side by side, shifted by as much: nothing is looked up bit by bit.
         columns = leaving.T.at[slots // 32].get(mode="clip")
         shifts = jnp.where(slots < num_slots, slots % 32, 0).astype(jnp.uint32)[:, None]
         found = (columns >> shifts) & (slots < num_slots).astype(jnp.uint32)[:, None]
-        return cls(leaving, found != 0)
+        leaving, entering = jax.lax.optimization_barrier((leaving, found != 0))
+        return cls(leaving, entering, width)
 
     @property
     def own(self) -> UInt[Array, "K W"]:
@@ -136,45 +146,53 @@ class Edges:
         return self.entering[:, -len(self.entering) :]
 
     def existing_pairs(self) -> Int[Array, " K"]:
-        """Counts, for every slot, the (predecessor, successor) pairs that already have an edge."""
-        common = sum(
-            jax.lax.population_count(to[:, None] & word[None])
-            for word, to in zip(self.leaving.T, self.own.T, strict=True)
-        )
-        return jnp.where(self.entering, common, jnp.uint32(0)).sum(-1, dtype=jnp.int32)
+        """Counts, for every slot, the (predecessor, successor) pairs that already have an edge.
+
+        Blocks of rows are added side by side, as vectors: a sum along the last axis is one of
+        single numbers.
+        """
+        found = jnp.zeros((), jnp.uint32)
+        for start in range(0, len(self.leaving), self.width):
+            block = slice(start, start + self.width)
+            common = sum(
+                jax.lax.population_count(to[:, None] & word[None, block])
+                for word, to in zip(self.leaving.T, self.own.T, strict=True)
+            )
+            found += jnp.where(self.entering[:, block], common, jnp.uint32(0))
+        return jax.lax.optimization_barrier(found).sum(-1, dtype=jnp.int32)
 
 
 def _sums(
-    matrix: Float[Array, "K K"], x: Float[Array, "K F"]
-) -> tuple[Float[Array, "K F"], Float[Array, "K F"]]:
+    matrix: Float[Array, "K K"], x: Float[Array, "F K"]
+) -> tuple[Float[Array, "F K"], Float[Array, "F K"]]:
     """Sums of `x` over the predecessors and over the successors of every slot.
 
-    Row v of the matrix is 1 at its predecessors.  The barriers keep the compiler from moving the
-    transpositions into the second product, which on a CPU is then three times slower.
+    Row v of the matrix is 1 at its predecessors. A number of all slots is a row of `x`: the other
+    way round the products take several times longer on a CPU, whose vectors are then too short.
     """
-    over_out = jax.lax.optimization_barrier(jax.lax.optimization_barrier(x.T) @ matrix)
-    return matrix @ x, over_out.T
+    return jax.lax.dot_general(x, matrix, (((1,), (1,)), ((), ()))), x @ matrix
 
 
 def _legal_degrees(
     edges: Edges, legal: Bool[Array, " A"], mask: Bool[Array, " K"], slots: Int[Array, " K"]
-) -> Float[Array, "K 2"]:
+) -> Float[Array, "2 K"]:
     """The legal predecessors and the legal successors of every slot, counted."""
     own = edges.own
     among = jnp.pad(pack_flags(legal), (0, own.shape[1] - num_words(len(legal))))
     sources = jnp.where(mask[:, None], own, jnp.uint32(0))
     before = _rows(count_in_sets(sources.T, len(legal)), slots)
-    return jnp.stack([before, count_bits(own & among[None])], axis=-1).astype(jnp.float32)
+    return jnp.stack([before, count_bits(own & among[None])]).astype(jnp.float32)
 
 
 def _extra_features(
-    features: Float[Array, "A F"], degrees: Float[Array, "A 2"], existing: Int[Array, " A"]
-) -> Float[Array, "A 3"]:
+    features: Float[Array, "F K"], degrees: Float[Array, "2 K"], existing: Int[Array, " K"]
+) -> Float[Array, "3 K"]:
     """What the environment's features leave out, log1p of the counts."""
-    total = jnp.round(jnp.expm1(features[:, :2]))
-    fill_in = total[:, 0] * total[:, 1] - existing.astype(total.dtype)
-    counts = jnp.concatenate([total - degrees, fill_in[:, None]], axis=-1)
-    return jnp.log1p(jnp.maximum(counts, 0.0))
+    total = jnp.round(jnp.exp(features[:2]) - 1.0)
+    fill_in = total[:1] * total[1:] - existing.astype(total.dtype)[None]
+    counts = jnp.concatenate([total - degrees, fill_in])
+    # As exact as log1p for whole numbers, and computed once, not once for small and for large.
+    return jnp.log(jnp.maximum(counts, 0.0) + 1.0)
 
 
 def existing_pairs(adjacency: Int[Array, "R C"], num_slots: int) -> Int[Array, " A"]:
