@@ -9,7 +9,8 @@ written wherever they begin in memory; the last ones overlap those before them.
 
 AVX-512 has an instruction for any shuffle of two vectors, by a vector of indices. Of LLVM's own
 shuffles the compiler looks for shorter sequences, in which it spends most of the time that a kernel
-takes; here it would find none. It does not look where the indices are read from memory.
+takes; here it would find none. It does not look where the indices are read from memory. Vectors of
+two registers are shuffled register by register.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _STORED = 2  # shuffles that a row counts as that is read or written across line
 class Shuffles:
     """Emits shuffles of vectors of one LLVM type of lanes."""
 
-    def __init__(self, element: str, emitter: Emitter):
-        self.lanes = lanes = emitter.lanes
+    def __init__(self, element: str, emitter: Emitter, lanes: int = 0):
+        self.lanes = lanes = lanes or emitter.lanes
         self.kind = f"<{lanes} x {element}>"
         self._same = tuple(range(lanes))
         self._emitter = emitter
@@ -47,6 +48,9 @@ class Shuffles:
         permutes = host().avx512 and lanes * bits in _WIDTHS
         self._permute = f"llvm.x86.avx512.vpermi2var.{suffix}.{lanes * bits}" if permutes else ""
         self._indices = f"<{lanes} x i{bits}>"
+        two = host().avx512 and lanes * bits == 2 * max(_WIDTHS)
+        self._register = Shuffles(element, emitter, lanes // 2) if two else None
+        self._registers: dict[str, list[str]] = {}
 
     def pick(self, x: str, y: str, lanes: Sequence[int]) -> str:
         """A vector of these lanes of `x`, numbered from 0, and `y`, which follow."""
@@ -55,9 +59,32 @@ class Shuffles:
             return x
         if self._permute:
             return self._permuted(x, y, lanes)
+        if self._register is not None:
+            return self._by_registers(self._register, (x, y), lanes)
         return self._emitter.emit(
             f"shufflevector {self.kind} {x}, {self.kind} {y}, {int_vector(lanes)}"
         )
+
+    def _by_registers(self, of: Shuffles, given: Sequence[str], lanes: Sequence[int]) -> str:
+        """As `pick`, each register of the result by itself."""
+
+        def register(k: int) -> str:
+            vector, half = given[k // 2], k % 2
+            if vector in self._registers:
+                return self._registers[vector][half]
+            taken = int_vector(range(half * of.lanes, (half + 1) * of.lanes))
+            whole = f"{self.kind} {vector}, {self.kind} poison"
+            return self._emitter.once(f"shufflevector {whole}, {taken}")
+
+        pairs = [divmod(k, of.lanes) for k in lanes]
+        made = [
+            of.gather([(register(k), place) for k, place in pairs[start : start + of.lanes]], 1)
+            for start in (0, of.lanes)
+        ]
+        both = ", ".join(f"{of.kind} {one}" for one in made)
+        found = self._emitter.emit(f"shufflevector {both}, {int_vector(range(self.lanes))}")
+        self._registers[found] = made
+        return found
 
     def _permuted(self, x: str, y: str, lanes: tuple[int, ...]) -> str:
         kind, indices = self.kind, self._indices
