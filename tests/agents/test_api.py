@@ -87,29 +87,16 @@ def test_an_environment_is_played_with_all_its_options(wide_graph):
             veenv.evaluate(network, TaskDistribution.of(["Robertson"]).observing(kind))
 
 
-def test_a_run_folder_knows_the_options(wide_graph, tmp_path):
-    network = GraphNetwork(hidden=6, num_hops=0, key=jax.random.key(0))
-
+def test_a_stopped_run_knows_its_options_and_where_a_classical_order_costs_less(tmp_path):
     def stop(progress):
         raise KeyboardInterrupt
 
-    agents.train(
-        wide_graph, SMALL, network=network, time_limit="3m", folder=tmp_path, callback=stop
-    )
+    network = GraphNetwork(hidden=6, num_hops=0, key=jax.random.key(0))
+    options = {"network": network, "folder": tmp_path, "callback": stop}
+    where = {"args": (1.0, 2.0, 0.5, 0.3), "argnums": range(4)}
+    run = agents.train(tangle, SMALL, time_limit="3m", **where, **options)
     read = parse_training(["--config", str(tmp_path / "config.toml")])
     assert (read.ppo.hidden, read.ppo.num_hops, read.seconds) == (6, 0, 180.0)
-    (tmp_path / "order.json").write_text("{}")
-    with pytest.warns(UserWarning, match=r"order\.json.* it is kept in order\.json\.damaged"):
-        agents.train(wide_graph, SMALL, network=network, folder=tmp_path, callback=stop)
-
-
-def test_a_run_says_where_a_classical_order_costs_less(tmp_path):
-    def stop(progress):
-        raise KeyboardInterrupt
-
-    run = agents.train(
-        tangle, SMALL, args=(1.0, 2.0, 0.5, 0.3), argnums=range(4), folder=tmp_path, callback=stop
-    )
     graph = run.played.tasks.graphs[0]
     costs = [graph.cost(order) for order in classical_orders(graph).values()]
     assert run.best.cost("tangle") > min(costs)  # after one update
@@ -118,6 +105,9 @@ def test_a_run_says_where_a_classical_order_costs_less(tmp_path):
     assert Order.load(tmp_path / "order-classical.json").ids == run.classical["tangle"].ids
     [subject] = read_subjects(tmp_path, task=run.played.functions["tangle"])
     assert subject.order.ids == run.order.ids
+    (tmp_path / "order.json").write_text("{}")
+    with pytest.warns(UserWarning, match=r"order\.json.* it is kept in order\.json\.damaged"):
+        agents.train(run.played.tasks, SMALL, **options)
 
 
 def test_ctrl_c_returns_what_was_found(both, trainer):

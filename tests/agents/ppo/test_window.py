@@ -87,9 +87,8 @@ def test_slots_are_the_next_ones_of_an_order():
     env = veenv.make(lambda x: jnp.sin(jnp.exp(jnp.tanh(x) * x)) * x, 0.5)
     size = env.num_actions
     order = jnp.arange(size)[::-1]
-    state = env.init()
-    _, state, *_ = env.step(None, state, size - 2)
-    found = kept_slots(size + 1, state, env.default_params, order)
+    state = jax.jit(env.transition)(env.init(), size - 2)[0]
+    found = jax.jit(kept_slots, static_argnums=0)(size + 1, state, env.default_params, order)
     expected = [s for s in range(size - 1, -1, -1) if s != size - 2]
     assert found.tolist() == [*expected, size, size]
     assert prior(3).tolist() == [[0, -1, -2]]
