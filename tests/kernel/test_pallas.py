@@ -42,7 +42,7 @@ def test_interpreted():
     shared, empty = np.float32(0.3), np.zeros((1100, 0), "f4")
     traced = trace_point(fun, (x[0], shared, n[0], empty[0]), {}, (0, 1, 2, 3))
     kernel = PallasKernel(traced.program(), interpret=True)
-    expected = jax.vmap(fun, (0, None, 0, 0))(x, shared, n, empty)
+    expected = jax.jit(jax.vmap(fun, (0, None, 0, 0)))(x, shared, n, empty)
     found = jax.jit(kernel)(x, shared, n, empty)
     for got, e in zip(found, jax.tree.leaves(expected), strict=True):
         assert got.dtype == e.dtype
@@ -76,7 +76,7 @@ def test_loops_interpreted():
     program = trace_point(looping, LOOPING, {}, (0, 1)).program()
     assert program.count("loop") == 4
     kernel = PallasKernel(program, interpret=True)
-    expected = jax.vmap(looping, (0, None))(x, LOOPING[1])
+    expected = jax.jit(jax.vmap(looping, (0, None)))(x, LOOPING[1])
     for got, e in zip(jax.jit(kernel)(x, LOOPING[1]), expected, strict=True):
         np.testing.assert_allclose(got, e, rtol=1e-4, atol=1e-5)
 
