@@ -117,7 +117,7 @@ class Traced:
             raise CannotFuseError(reason, unlike.primitive.name, line)
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
-        return unroll(self.carried.closed, limit, limit)
+        return unroll(self.carried.closed, min(limit, limits.MAX_OPERATIONS), limit)
 
     def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
         """The function from operands to some results, for XLA."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veenv import _compat, limits
+from veenv import _compat
 from veenv.kernel.building import linear
 from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
@@ -141,7 +141,7 @@ def least_of_modes(operations: float, batch: int) -> float:
 
 def kernel_size(equations: int) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long."""
-    return min(limits.MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
+    return _EQUATION * (equations + _STARTED)
 
 
 def equations_of(jaxpr: Any) -> int:
