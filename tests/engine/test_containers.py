@@ -140,13 +140,13 @@ def test_jacobians(kind: Any, name: str):
     args = arguments(kind)
     options: dict[str, Any] = {"argnums": 0, "has_aux": has_aux}
     plain = arguments(_Pair)
-    wanted = jax.jacrev(fun, **options)(*plain)
+    wanted = jax.jit(jax.jacrev(fun, **options))(*plain)
     jacobian = veenv.jacve(fun, **options)
     assert_same(jacobian(*args), wanted)
     assert_same(jax.jit(jacobian)(*args), wanted)
     assert_same(veenv.fuse(jacobian)(*args), wanted)
     assert_same(jax.vmap(jacobian)(*one(args)), one(wanted))
-    assert_same(jax.vmap(veenv.fuse(fun))(*one(args)), jax.vmap(fun)(*one(plain)))
+    assert_same(jax.vmap(veenv.fuse(fun))(*one(args)), jax.jit(jax.vmap(fun))(*one(plain)))
     if name not in ("differentiated", "result"):  # there it would hold sparse tensors
         jax.jit(veenv.jacve(fun, sparse_representation=True, **options))(*args)
 
@@ -155,7 +155,7 @@ def test_jacobians(kind: Any, name: str):
 def test_hessians(kind: Any):
     p = kind(X, X[0])
     fun = lambda x, p: beside_it(x, p).sum() ** 2  # noqa: E731
-    assert_same(jax.jit(veenv.hessian(fun))(X, p), jax.hessian(fun)(X, p))
+    assert_same(jax.jit(veenv.hessian(fun))(X, p), jax.jit(jax.hessian(fun))(X, p))
 
 
 def test_large_jacobians_with_few_entries():
