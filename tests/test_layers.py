@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
@@ -107,6 +108,15 @@ def test_no_module_has_a_function_of_its_name():
         own = name.split(".")[-1]
         defined = {getattr(node, "name", None) for node in ast.parse(text).body}
         assert own not in defined, name
+
+
+def test_every_limit_has_a_reason_and_is_used():
+    body = ast.parse(SOURCES["veenv.limits"]).body
+    for node, after in itertools.pairwise(body):
+        if isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+            assert isinstance(after, ast.Expr), name
+            assert any(f"limits.{name}" in text for text in SOURCES.values()), name
 
 
 def test_a_reader_sees_few_folders():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import operator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import veenv
-from veenv.graph.graph import COST_MODELS, counts_additions
+from veenv.env.env import VertexEnv
+from veenv.graph.graph import COST_MODELS, CostRecord, counts_additions
 from veenv.graph.tableau import Tableau, eliminate_counted
 
 
@@ -38,6 +42,25 @@ def test_tables_price_as_structures_do(name, cost):
     graph = graph_of(name)
     for order in orders_of(graph, 10):
         assert graph.costs(order, cost) == by_structures(graph, order, cost)
+
+
+def test_a_cost_model_is_a_record(monkeypatch):
+    model: Any = "labelled"
+    monkeypatch.setitem(COST_MODELS, model, CostRecord("multiplications", additions=True))
+    fun = lambda x, y: jnp.sin(2.0 * x * y) * (x + y)  # noqa: E731
+    graph = veenv.make_graph(fun, (0, 1))(1.0, 2.0)
+    ids = graph.reverse()
+    cost = graph.cost(ids, model)
+    assert graph.costs(ids, model) == by_structures(graph, ids, model)
+    assert cost > graph.cost(ids, "operations")
+    assert veenv.Order.from_graph(graph, ids).counts[model] == cost
+    found = veenv.search.search(graph, "exact", cost=model)
+    assert found.cost == graph.cost(found.order, model) <= cost
+    env = VertexEnv(graph, model)
+    (_, state), step = env.reset(), jax.jit(env.step)
+    for v in ids:
+        _, state, *_ = step(None, state, graph.eliminable.index(v))
+    assert int(state.cost) == cost
 
 
 def test_several_threads_may_price_orders_of_one_graph():

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf, prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from veenv.graph import formats
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
@@ -19,8 +19,20 @@ LABELLINGS: tuple[Labelling, ...] = ("multiplications", "executed")
 """What the edges of a graph hold at first: the literature's values, or those really stored."""
 
 CostModel = Literal["multiplications", "executed", "operations"]
-COST_MODELS: tuple[CostModel, ...] = ("multiplications", "executed", "operations")
-"""``"operations"`` is the labelling ``"executed"``, and counts additions as well."""
+
+
+class CostRecord(NamedTuple):
+    """What a cost model counts."""
+
+    labelling: Labelling  # what the edges hold at first
+    additions: bool  # whether additions count as multiplications do
+
+
+COST_MODELS: dict[CostModel, CostRecord] = {
+    "multiplications": CostRecord("multiplications", additions=False),
+    "executed": CostRecord("executed", additions=False),
+    "operations": CostRecord("executed", additions=True),
+}
 
 
 def check_cost_model(cost: str) -> CostModel:
@@ -29,19 +41,19 @@ def check_cost_model(cost: str) -> CostModel:
     Raises:
       ValueError: if it does not.
     """
-    if cost not in COST_MODELS:
+    if cost not in (*COST_MODELS,):
         raise ValueError(f"cost must be one of {', '.join(COST_MODELS)}, got {cost!r}")
     return cost
 
 
 def labelling_of(cost: CostModel) -> Labelling:
     """What the edges hold at first under a cost model."""
-    return "multiplications" if cost == "multiplications" else "executed"
+    return COST_MODELS[cost].labelling
 
 
 def counts_additions(cost: CostModel) -> bool:
     """Whether additions count under a cost model as multiplications do."""
-    return cost == "operations"
+    return COST_MODELS[cost].additions
 
 
 class Graph:

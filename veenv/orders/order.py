@@ -149,7 +149,7 @@ class Order:
             claimed = self.counts.get(cost)
             actual = None if claimed is None else graph.cost(ids, cost)
             if claimed != actual:
-                what = "operations" if cost == "operations" else "multiplications"
+                what = "operations" if COST_MODELS[cost].additions else "multiplications"
                 raise ValueError(
                     f"order {self.name!r} says it takes {claimed} {what} "
                     f"(counts[{cost!r}]), but this graph counts {actual}; the record has been "

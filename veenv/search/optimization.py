@@ -79,8 +79,8 @@ def optimize(
         found = search(graph, method, cost=cost, budget=part(1.0), seed=seed)
         return Order.from_graph(graph, found.order, name, _found_by(found, budget))
     searched = [
-        search(graph, method, cost=model, budget=part(share), seed=seed)
-        for model, share in zip(COST_MODELS, (0.15, 0.18, 0.22), strict=True)
+        search(graph, method, cost=model, budget=part(0.15 / (1 - 0.15 * k)), seed=seed)
+        for k, model in enumerate(COST_MODELS)  # 0.15 of all for each
     ]
     orders = [found.order for found in searched]
     orders += map(graph.legal, (graph.reverse(), graph.markowitz(), graph.forward()))
