@@ -130,7 +130,6 @@ _OF_SOLVING = 0.6
 _VERY_LONG = 16 * limits.SECTION
 """Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
-_SAVED = 3  # times what a step of a loop takes that it takes written out, at least: much is known
 
 
 @contextmanager
@@ -363,7 +362,7 @@ class _Unroller:
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
                 refused = error
                 if isinstance(error, TooLongError):
-                    step = min(self._limit, self.builder.longest) // _SAVED
+                    step = min(self._limit, self.builder.longest) // limits.UNSURE
                     self._refuse_long(step, length, refused)
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
