@@ -61,6 +61,8 @@ _STARTED = 110  # equations that starting XLA's compiler takes as long as
 _MADE, _OPERATION = 0.05, 32e-6  # seconds of compiling a kernel: any, and for each of its size
 _MOST_WAYS = 15  # of indexing a value within one loop: with more of them XLA stores it
 _MOST = 128  # ways in all loops: the effort of finding them is bounded
+_PLACED = MICROSECONDS["stored"] / (_PACKED * MICROSECONDS["simple"])
+"""An entry of a stack that a loop reads or writes, in operations of a kernel."""
 _SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 
 
@@ -165,6 +167,8 @@ def operations_of(jaxpr: Any) -> float:
             continue
         repeated = facts(equation.primitive.name).form == "loop" and not walk.branches_of(equation)
         steps = equation.params.get("length", UNKNOWN_STEPS) if repeated else 1
+        if repeated:
+            total += _PLACED * sum(map(_size, (*equation.invars, *equation.outvars)))
         total += unrolled(equation)
         total += steps * sum(map(operations_of, _compat.bodies(equation.params)))
     return total
