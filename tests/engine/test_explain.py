@@ -41,7 +41,7 @@ FUNCTIONS = {  # (function, point, taken as, what is said)
         "left to XLA",
     ),
     "steps": (stepped, LONG, "XLA", "large products are left to XLA"),
-    "tape": (lambda x: taped(x)[:1], X, "XLA", "stores each of its steps"),
+    "tape": (lambda x: taped(x)[:1], LONG, "XLA", "stores each of its steps"),
     "batch": (lambda x: jnp.tanh(x * jnp.roll(x, 1)), np.ones(70_000, np.float32), "XLA", "vmap"),
     "repeated": (repeated, LONG, "XLA", "operations come from"),
     "solve": (lambda x: jnp.linalg.solve(jnp.eye(8) + jnp.outer(x, x), x), X, "kernel", "fuse"),

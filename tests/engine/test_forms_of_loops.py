@@ -91,6 +91,12 @@ def test_a_tape_is_counted_before_one_mode_becomes_the_kernel(fun):
     assert [row.label for row in explained.rows if row.taken] == ["jacfwd, kernel"]
 
 
+def test_a_single_loop_with_a_tape_is_compared_at_one_point():
+    for fun, at in (FUNCTIONS["tree"], (lambda m: tree(m) ** 2, FUNCTIONS["tree"][1])):
+        rows = veenv.explain(fun, at.astype(np.float32), batch=1).rows
+        assert [row.form for row in rows if row.taken] == ["jacfwd"]
+
+
 def wave(m):
     """A string that is plucked, by three numbers, in a loop of two arrays."""
 

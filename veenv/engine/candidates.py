@@ -50,7 +50,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 
     They cannot where they would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity (`has_infinite_partials`, `shut_out`).
-    They need not where the elimination is the passes of one operator, as of a single loop.
+    They need not where the elimination is the passes of one operator that keeps no tape.
     """
     program = lin.program
     inputs, outputs = program.avals[: program.num_inputs], program.out_avals
@@ -62,7 +62,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     if any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
     bounds = Bounds(program)
-    if _is_one_operator(lin) or has_infinite_partials(lin, bounds):
+    if (_is_one_operator(lin) and not _stores(lin)) or has_infinite_partials(lin, bounds):
         return ()
     modes = _of_fewer_passes(lin)
     return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
