@@ -188,7 +188,7 @@ class Loop:
 
     Its arguments are first carries, arrays of which a step gets one entry, and what is the same in
     all steps. Each is a leaf of the body's inputs; the body's results are one operation each. A
-    carry is a number, or an array whose next value is it after writes.
+    carry is a number, or an array whose next value is it after writes, or another array.
     """
 
     # from the arguments at a step to the next carries and to what is stacked; without a length the

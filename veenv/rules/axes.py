@@ -26,7 +26,8 @@ class Tie(NamedTuple):
     Attributes:
       out: the axis of every result; None where entries along it are combined.
       ins: of each operand its axis; None where it has the same for every index.
-      combine: what combines them, such as "sum"; empty where they are apart.
+      combine: what combines them, such as "sum"; empty where they are apart, or where the equation
+        combines them with its first operand.
     """
 
     out: int | None
@@ -109,6 +110,29 @@ def ties_of(equation: Any, *, indexed: bool = True) -> list[Tie]:
     rule = _BY_NAME.get(known.name) or _BY_FORM.get(known.form)
     found = [] if rule is None else rule(equation, shapes, out)
     return found if indexed or rule is not _windows else [t for t in found if t.ins[1] is None]
+
+
+def indexed_ties(equation: Any) -> list[Tie]:
+    """Axes of the indices of a gather, or of a scatter that combines, which the array has not.
+
+    A scatter has none of them in its result: along them it adds to its first operand.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> take = jax.make_jaxpr(lambda x, i: x[i])(jnp.ones(5), jnp.zeros(3, int))
+      >>> [tuple(tie) for tie in indexed_ties(take.eqns[-1])]
+      [(0, (None, 0), '')]
+    """
+    known = facts(equation.primitive.name)
+    gathers = known.form == "take"
+    if _BY_NAME.get(known.name) is not _windows or not (gathers or known.combine):
+        return []
+    windows, avals = windows_of(equation), walk.in_avals(equation)
+    rank = len((walk.out_avals(equation)[0] if gathers else avals[2]).shape)
+    taken = {i for _, i in windows.shared}
+    own = enumerate(k for k in range(rank) if k not in windows.own)
+    pairs = [(k, i) for i, k in own if i not in taken]
+    return [Tie(k, (None, i)) if gathers else Tie(None, (None, i, k)) for k, i in pairs]
 
 
 def has_ties(name: str) -> bool:

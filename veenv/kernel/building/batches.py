@@ -23,7 +23,8 @@ from veenv.kernel.building.moves import RULES as FREE
 from veenv.kernel.building.reductions import neutral, operation
 from veenv.kernel.scalar_program import CannotFuseError, dtype_name
 from veenv.linear.barrier import BARRIERS
-from veenv.rules.axes import Tie, ties_of
+from veenv.rules import walk
+from veenv.rules.axes import Tie, indexed_ties, ties_of
 
 Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
@@ -120,7 +121,8 @@ class Batches:
         numbers = [self._known(v.aval, ids) for v, ids in pairs]
         count = len(jaxpr.constvars)
         outs = self._inline(jaxpr, numbers[:count], numbers[count:])
-        if self._best(self._lines, {}) is None:
+        has_loop = any(walk.loop_of(line.eqn) for line in self._lines)
+        if not has_loop and self._best(self._lines, {}) is None:
             raise CannotFuseError("no axis is a loop")
         self.with_loops(self._b, self._lines, self._values, frozenset(outs), {})
         return [self._values[v] for v in outs]
@@ -180,12 +182,16 @@ class Batches:
             else:
                 outs = [self.new(v.aval) for v in eqn.outvars]
                 cut = ((),) * len(operands)
-                line = Line(
-                    eqn, tuple(operands), tuple(outs), tuple(ties_of(eqn, indexed=False)), cut
-                )
-                self._lines.append(line)
+                ties = self._ties(eqn, operands)
+                self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
             at.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
+
+    def _ties(self, eqn: Any, operands: Sequence[int]) -> tuple[Tie, ...]:
+        """The axes that may be loops; what goes by known indices is moved before them."""
+        if self._constants.issuperset(operands[1:2]):
+            return tuple(ties_of(eqn, indexed=False))
+        return *ties_of(eqn), *indexed_ties(eqn)
 
     def with_loops(
         self,
@@ -368,6 +374,8 @@ class _Loop:
         self._around, self._looped = looped, dict(looped)
         self._columns: dict[tuple[int, int], int] = {}
         self._terms: dict[int, tuple[int, str]] = {}
+        self._added_to: dict[int, tuple[int, int]] = {}
+        """Of terms that an equation adds to what there is the variable of that, inside and out."""
         chosen = [plan.chosen[k] or Tie(None, ()) for k in inside]
         pairs = [*zip(self._lines, chosen, strict=True)]
         self._made = {v for line, tie in pairs if tie.out is not None for v in line.outs}
@@ -389,6 +397,11 @@ class _Loop:
         term = of.new(of.avals[line.outs[0]])
         looped[term] = looped[line.outs[0]]
         self._terms[term] = line.outs[0], tie.combine
+        if not tie.combine:
+            before = of.new(of.avals[ins[0]])
+            looped[before] = looped[term]
+            self._added_to[term] = before, ins[0]
+            ins = before, *ins[1:]
         rows = zip(line.cut, tie.ins, strict=True)
         cut = tuple(axes if j is None else (*axes, j) for axes, j in rows)
         return line._replace(ins=ins, outs=(term,), cut=cut)
@@ -405,12 +418,16 @@ class _Loop:
     def write(self, b: Builder, values: Values) -> None:
         """Adds it to a program; a body that is too long has loops of its own."""
         of, axis, avals = self._of, self._plan.axis, self._of.avals
-        carry = [
-            np.full(avals[v].shape, neutral(b, name, dtype_name(avals[v].dtype)), np.int64)
-            for v, (_, name) in self._terms.items()
-        ]
+        carry = []
+        for v, (_, name) in self._terms.items():
+            if v in self._added_to:
+                start = values[self._added_to[v][1]]
+            else:
+                none = neutral(b, name, dtype_name(avals[v].dtype))
+                start = np.broadcast_to(np.int64(none), avals[v].shape)
+            carry.append(self._once(v, start))
         stacks = [np.moveaxis(values[v], j, 0) for v, j in self._columns]
-        outs = [avals[v] for v in self._terms]
+        outs = [avals[v].update(shape=x.shape) for v, x in zip(self._terms, carry, strict=True)]
         for v in self._stacked:
             rest = np.delete(avals[v].shape, axis[v]).tolist()
             outs.append(avals[v].update(shape=(self._plan.length, *rest)))
@@ -429,9 +446,15 @@ class _Loop:
             of.without_loops(b, self._lines, values, self._around)
             return
         for (v, _), ids in zip(self._terms.values(), found, strict=False):
-            values[v] = ids
+            values[v] = np.broadcast_to(ids, avals[v].shape)
         for v, ids in zip(self._stacked, found[len(carry) :], strict=True):
             values[v] = np.moveaxis(ids, 0, axis[v])
+
+    def _once(self, v: int, ids: Ids) -> Ids:
+        """One entry along the axes of a variable that are loops around."""
+        for axis in self._looped.get(v, ()):
+            ids = _first(ids, axis)
+        return ids
 
     def _trace(self, values: Values, nested: bool) -> loops.Trace:
         of, axis = self._of, self._plan.axis
@@ -443,6 +466,10 @@ class _Loop:
                 new: np.broadcast_to(np.expand_dims(ids, j), of.avals[v].shape)
                 for ((v, j), new), ids in zip(self._columns.items(), entries, strict=True)
             }
+            for v, before in zip(self._terms, carry, strict=True):
+                if v in self._added_to:
+                    inside = self._added_to[v][0]
+                    own[inside] = np.broadcast_to(before, of.avals[inside].shape)
             known = _Inside(own, lambda v: capture(values[v]))
             if nested:
                 kept = frozenset((*self._terms, *self._stacked))
@@ -451,10 +478,12 @@ class _Loop:
                 of.without_loops(inner, self._body, known, self._looped)
             sums = []
             for (v, (_, name)), before in zip(self._terms.items(), carry, strict=True):
-                dtype = dtype_name(of.avals[v].dtype)
-                rows = zip(before.ravel().tolist(), known[v].ravel().tolist(), strict=True)
-                ids = inner.rows(operation(name, dtype), dtype, rows)
-                sums.append(np.array(ids, np.int64).reshape(before.shape))
+                dtype, term = dtype_name(of.avals[v].dtype), self._once(v, known[v])
+                if v not in self._added_to:
+                    rows = zip(before.ravel().tolist(), term.ravel().tolist(), strict=True)
+                    ids = inner.rows(operation(name, dtype), dtype, rows)
+                    term = np.array(ids, np.int64).reshape(before.shape)
+                sums.append(term)
             return [*sums, *(known[v].take(0, axis[v]) for v in self._stacked)]
 
         return trace

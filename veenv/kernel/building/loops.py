@@ -12,7 +12,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building import complex_numbers, steps
-from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked, whole
+from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked
 from veenv.kernel.cpu.spans import body_size
 from veenv.kernel.ordering import depth_first
 from veenv.kernel.scalar_program import (
@@ -349,23 +349,46 @@ class _Slot(NamedTuple):
 def _slots(
     body: _Body, carry: Sequence[Ids], inputs: Sequence[list[int]], outs: Sequence[Ids]
 ) -> list[_Slot]:
-    """What is carried: arrays where a step does nothing but write in them, numbers otherwise."""
+    """What is carried: numbers, and arrays in which a step writes, or which loops in it make.
+
+    Of the latter those that a step reads as arrays, too.
+    """
     slots, count = [], 0
+    read = {op.args for op in body.inner.ops if op.name == "array"}
     for before, given, after in zip(carry, inputs, outs, strict=True):
         start, ahead = reals(body.outer, before), reals(body.inner, after)
-        parts = max(1, len(start) // max(1, before.size))  # two of complex numbers
-        for first in range(parts):
-            rows = start[first::parts], given[first::parts], ahead[first::parts]
-            order = range(count + first, count + len(start), parts)
-            written = whole(body.inner, rows[2])
+        for written, places in _whole(body.inner, ahead):
+            own = tuple(given[k] for k in places)
             array = -1 if written is None else _written_in(body.inner, written)
-            if written is not None and body.inner.ops[array].args == tuple(rows[1]):
-                slots.append(_Slot(body.outer.array(rows[0]), array, written, tuple(order)))
+            order = tuple(count + k for k in places)
+            if written is not None and (
+                body.inner.ops[array].args == own
+                or (body.inner.ops[array].name == "part" and own in read)
+            ):
+                starts = body.outer.array([start[k] for k in places])
+                slots.append(_Slot(starts, body.inner.array(own), written, order))
             else:
-                each = zip(*rows, order, strict=True)
-                slots += [_Slot(s, i, n, (k,)) for s, i, n, k in each]
+                slots += [_Slot(start[k], given[k], ahead[k], (count + k,)) for k in places]
         count += len(start)
     return slots
+
+
+def _whole(b: Builder, ids: Sequence[int]) -> Iterator[tuple[int | None, list[int]]]:
+    """Arrays of which all entries are among operations, with their places there; then the others.
+
+    An array is one in which something is written, or that a loop has made.
+    """
+    entries: dict[int, list[int]] = {}
+    for k, i in enumerate(ids):
+        if b.ops[i].name == "entry":
+            entries.setdefault(b.ops[i].args[0], []).append(k)
+    others = {*range(len(ids))}
+    for array, places in entries.items():
+        places.sort(key=lambda k: b.ops[ids[k]].attr)
+        if [b.ops[ids[k]].attr for k in places] == [*range(b.entries(array) or 0)]:
+            others.difference_update(places)
+            yield array, places
+    yield None, sorted(others)
 
 
 def _written_in(b: Builder, i: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -184,21 +185,48 @@ def _at(b: Builder, arrays: Sequence[int], read: Callable[[int], int]) -> int:
     return pair[0] if len(pair) == 1 else complex_numbers.pair(b, *pair)
 
 
+def _without_alike(
+    windows: Windows, arrays: Sequence[Ids], rank: int
+) -> tuple[Windows, list[Ids], list[int]]:
+    """The same with one entry along axes that the array, its indices and updates have alike.
+
+    `arrays` are these three, or two; the result, or updates, have so many axes, and last come those
+    which have one entry then.
+    """
+    sizes, found, cut = list(windows.sizes), list(arrays), list[int]()
+    for k, j, i in windows.alike(arrays[0].shape, rank):
+        axes = [(n, a) for n, a in enumerate((j, i, k)[: len(found)]) if a is not None]
+        alike = all((found[n] == found[n].take([0], a)).all() for n, a in axes)
+        if alike and arrays[0].shape[j] > 1:
+            for n, a in axes:
+                found[n] = found[n].take([0], a)
+            sizes[j] = 1
+            cut.append(k)
+    return replace(windows, sizes=tuple(sizes)), found, cut
+
+
 def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, read at places that are computed."""
+    shape = eqn.outvars[0].aval.shape
+    windows, (x, ids), cut = _without_alike(windows, (x, ids), len(shape))
     arrays, found = _arrays(b, x), []
     for place, inside in zip(*_computed(b, windows, ids, x.shape), strict=True):
         value = _at(b, arrays, lambda a, place=place: b.op("read", b.ops[a].dtype, a, place))
         if not windows.clipped:
             value = int(choose(b, inside, value, _fill(b, eqn))[()])
         found.append(value)
-    return np.array(found, np.int64).reshape(eqn.outvars[0].aval.shape)
+    once = [1 if k in cut else n for k, n in enumerate(shape)]
+    return np.broadcast_to(np.array(found, np.int64).reshape(once), shape)
 
 
 def _written(
     b: Builder, windows: Windows, ids: Ids, operand: Ids, updates: Ids, name: str | None
 ) -> Ids:
     """An array with updates written in windows, at places that are computed."""
+    shape = operand.shape
+    windows, (operand, ids, updates), _ = _without_alike(
+        windows, (operand, ids, updates), updates.ndim
+    )
     arrays = _arrays(b, operand)
     dtype = b.ops[int(operand.flat[0])].dtype
     where = zip(*_computed(b, windows, ids, operand.shape), strict=True)
@@ -213,7 +241,7 @@ def _written(
             for a, part in zip(arrays, parts, strict=True)
         ]
     found = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
-    return np.array(found, np.int64).reshape(operand.shape)
+    return np.broadcast_to(np.array(found, np.int64).reshape(operand.shape), shape)
 
 
 def _fill(b: Builder, eqn: Any) -> int:

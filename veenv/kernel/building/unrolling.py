@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -43,6 +43,7 @@ from veenv.rules.base import is_key
 from veenv.rules.meanings import meaning_of
 from veenv.rules.table import TABLE, facts
 
+T = TypeVar("T")
 MOVES = {**moves.RULES, **reductions.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
@@ -232,14 +233,19 @@ class _Env(dict[Any, Ids]):
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations.
 
-    `read` are variables that are surely needed.
+    `read` are variables that are surely needed; with `axes` those of arrays may be loops in the
+    body of a loop, too.
     """
 
     def __init__(
-        self, limit: int, builder: Builder | None = None, read: Collection[Any] = frozenset()
+        self,
+        limit: int,
+        builder: Builder | None = None,
+        read: Collection[Any] = frozenset(),
+        axes: bool = False,
     ):
         self.builder = builder or Builder(limit)
-        self._limit = limit
+        self._limit, self._axes = limit, axes
         self._most = limits.POINT * limit  # each operation may be many equal entries
         self._entries = 0
         self._read = read
@@ -269,7 +275,7 @@ class _Unroller:
         """The outputs of a jaxpr, with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
-            return _Unroller(self._limit, b, self._read)._equation(eqn, operands)
+            return _Unroller(self._limit, b, self._read, axes=True)._equation(eqn, operands)
 
         made = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
         return made.outputs(jaxpr, consts, ins)
@@ -331,21 +337,41 @@ class _Unroller:
             chosen = [choose(b, here, one, other) for one, other in pairs]
         return chosen
 
-    def _inside(self, closed: Any, consts: Sequence[Ids]) -> loops.Trace:
-        """What traces the body of a loop, whose first operands are the same in all steps."""
+    def _inside(self, closed: Any, consts: Sequence[Ids], nested: bool) -> loops.Trace:
+        """What traces the body of a loop, whose first operands are the same in all steps.
+
+        If `nested`, axes are loops in there.
+        """
 
         def trace(
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read)
-            return walker.closed(closed, [*map(capture, consts), *carry, *entries])
+            walker = _Unroller(self._limit, b, self._read, self._axes)
+            run = walker.with_batches if nested else walker.jaxpr
+            ins = [*map(capture, consts), *carry, *entries]
+            return run(_compat.open_jaxpr(closed), getattr(closed, "consts", ()), ins)
 
         return trace
 
+    def _rolled(self, make: Callable[[bool], T]) -> T:
+        """A loop, with loops over axes in its body where that is too long otherwise."""
+        try:
+            return make(False)
+        except CannotFuseError:
+            if self._axes:
+                with suppress(CannotFuseError):
+                    return make(True)
+            raise
+
     def _while(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
-        test, body = self._inside(loop.test, tested), self._inside(loop.body, consts)
-        return loops.while_loop(self.builder, test, body, carry, walk.out_avals(eqn), self._limit)
+        test, avals = self._inside(loop.test, tested, nested=False), walk.out_avals(eqn)
+
+        def make(nested: bool) -> list[Ids]:
+            body = self._inside(loop.body, consts, nested)
+            return loops.while_loop(self.builder, test, body, carry, avals, self._limit)
+
+        return self._rolled(make)
 
     def _scan(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
@@ -353,10 +379,13 @@ class _Unroller:
         length, sizes, refused = len(loop.turns), list[int](), None
         read = [v in self._read for v in eqn.outvars[len(carry) :]]
         if length > 1:
-            inside, avals = self._inside(loop.body, consts), walk.out_avals(eqn)
-            given = inside, carry, stacks, loop.turns, avals
+
+            def make(nested: bool) -> list[Ids] | None:
+                given = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
+                return loops.scan(self.builder, *given, walk.out_avals(eqn), self._limit, read)
+
             try:
-                found = loops.scan(self.builder, *given, self._limit, read)
+                found = self._rolled(make)
                 if found is not None:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
