@@ -176,10 +176,15 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
     except LongLoopError:  # axes around it change nothing in its steps
         raise
     except CannotFuseError as error:
-        with suppress(CannotFuseError):
+        long, batches = isinstance(error, LongStepError), False
+        try:
             return _program(closed, limit, size, batches=True)
-        if isinstance(error, LongStepError):
-            return _program(closed, limit, size, longest=limit)
+        except LongStepError:
+            long = batches = True
+        except CannotFuseError:
+            pass
+        if long:
+            return _program(closed, limit, size, batches=batches, longest=limit)
         raise
     if size_of(program) > _VERY_LONG:
         with suppress(CannotFuseError):
@@ -357,11 +362,13 @@ class _Unroller:
         """A loop, with loops over axes in its body where that is too long otherwise."""
         try:
             return make(False)
-        except CannotFuseError:
-            if self._axes:
-                with suppress(CannotFuseError):
-                    return make(True)
-            raise
+        except CannotFuseError as error:
+            if not self._axes:
+                raise
+            try:
+                return make(True)
+            except CannotFuseError as other:
+                raise (other if isinstance(other, LongStepError) else error) from None
 
     def _while(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
@@ -389,6 +396,8 @@ class _Unroller:
                 if found is not None:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
+                if isinstance(error, LongStepError) and length * self.builder.longest > self._limit:
+                    raise
                 refused = error
                 if isinstance(error, TooLongError):
                     step = min(self._limit, self.builder.longest) // limits.UNSURE

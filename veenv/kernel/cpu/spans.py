@@ -87,8 +87,11 @@ def _is_made(program: ScalarProgram, op: Op) -> bool:
     return op.name not in FREE and op.name not in ("array", "loop", "write")
 
 
-def _own_lengths(program: ScalarProgram) -> np.ndarray:
-    """What each operation adds to the code, without what is read and written."""
+def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
+    """What each operation adds to the code, without what is read and written.
+
+    Arrays that come into the body of a loop lie in memory as they are read.
+    """
     weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
     found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
     for k, op in enumerate(program.ops):
@@ -96,7 +99,7 @@ def _own_lengths(program: ScalarProgram) -> np.ndarray:
             found[k] = sum(1 for _ in groupby(op.args))
         elif op.name == "loop":
             found[k] = len(op.args) + body_size(op.attr.body)
-        elif op.name == "input" and op.attr[1] is None:
+        elif op.name == "input" and op.attr[1] is None and not inside:
             found[k] = _MOVED * min(program.inputs[op.attr[0]].size, _SQUARE)
     calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
     angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
@@ -106,7 +109,7 @@ def _own_lengths(program: ScalarProgram) -> np.ndarray:
 
 def body_size(body: ScalarProgram) -> int:
     """What the body of a loop adds to the code."""
-    return int(_own_lengths(body).sum()) + len(body.inputs) + len(body.results)
+    return int(_own_lengths(body, inside=True).sum()) + len(body.inputs) + len(body.results)
 
 
 @remembered
