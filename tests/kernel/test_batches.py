@@ -142,10 +142,10 @@ def test_an_equation_that_differs_along_an_axis_is_between_loops(shape):
 
     def written(x, place):
         y = jnp.sin(x) * jnp.exp(-x)
-        y = y.at[..., place].multiply(x[..., 0])
+        y = y.at[..., place].set(x[..., 0])
         return jnp.cos(y) * y, jnp.sum(jnp.tanh(y), 0)
 
-    assert_loops(written, normal(*shape), np.int32(4), at_least=2)
+    assert_loops(written, normal(*shape), np.int32(4))
 
 
 def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):

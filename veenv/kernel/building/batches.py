@@ -453,7 +453,11 @@ class _Loop:
     def _once(self, v: int, ids: Ids) -> Ids:
         """One entry along the axes of a variable that are loops around."""
         for axis in self._looped.get(v, ()):
-            ids = _first(ids, axis)
+            if (ids != ids.take([0], axis)).any():
+                raise CannotFuseError(
+                    "what is summed differs along an axis that is a loop around it"
+                )
+            ids = ids.take([0], axis)
         return ids
 
     def _trace(self, values: Values, nested: bool) -> loops.Trace:

@@ -158,8 +158,8 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
-    Axes of arrays become loops where the program would be too long, or its code very long; where
-    that does not shorten the step of a loop, it is as long as it is.
+    Axes of arrays become loops where the program would be too long, or its code very long. In the
+    steps of a loop they do if the size is not limited: their time is known too badly to choose by.
 
     Raises:
       CannotFuseError: naming the primitive and its line.
@@ -173,9 +173,9 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
                 "kernel may have (it would take too long to compile)"
             )
         program = _program(closed, limit, size)
-    except LongLoopError:  # axes around it change nothing in its steps
-        raise
     except CannotFuseError as error:
+        if isinstance(error, LongLoopError) and size < inf:
+            raise
         long, batches = isinstance(error, LongStepError), False
         try:
             return _program(closed, limit, size, batches=True)
@@ -199,7 +199,8 @@ def _program(
 ) -> ScalarProgram:
     """As `unroll`; with `batches` axes are loops, whose steps take so much at most."""
     jaxpr = _compat.open_jaxpr(closed)
-    walker = _Unroller(limit, Builder(limit, longest), walk.read_in(jaxpr, jaxpr.outvars))
+    read = walk.read_in(jaxpr, jaxpr.outvars)
+    walker = _Unroller(limit, Builder(limit, longest), read, deep=size == inf)
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
@@ -238,8 +239,8 @@ class _Env(dict[Any, Ids]):
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations.
 
-    `read` are variables that are surely needed; with `axes` those of arrays may be loops in the
-    body of a loop, too.
+    `read` are variables that are surely needed; with `deep` axes of arrays may be loops in the body
+    of a loop, too, with `axes` here.
     """
 
     def __init__(
@@ -247,10 +248,12 @@ class _Unroller:
         limit: int,
         builder: Builder | None = None,
         read: Collection[Any] = frozenset(),
+        *,
+        deep: bool = False,
         axes: bool = False,
     ):
         self.builder = builder or Builder(limit)
-        self._limit, self._axes = limit, axes
+        self._limit, self._deep, self._axes = limit, deep, axes
         self._most = limits.POINT * limit  # each operation may be many equal entries
         self._entries = 0
         self._read = read
@@ -280,7 +283,8 @@ class _Unroller:
         """The outputs of a jaxpr, with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
-            return _Unroller(self._limit, b, self._read, axes=True)._equation(eqn, operands)
+            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._deep)
+            return walker._equation(eqn, operands)
 
         made = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
         return made.outputs(jaxpr, consts, ins)
@@ -351,7 +355,7 @@ class _Unroller:
         def trace(
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read, self._axes)
+            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._axes)
             run = walker.with_batches if nested else walker.jaxpr
             ins = [*map(capture, consts), *carry, *entries]
             return run(_compat.open_jaxpr(closed), getattr(closed, "consts", ()), ins)
@@ -396,8 +400,6 @@ class _Unroller:
                 if found is not None:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
-                if isinstance(error, LongStepError) and length * self.builder.longest > self._limit:
-                    raise
                 refused = error
                 if isinstance(error, TooLongError):
                     step = min(self._limit, self.builder.longest) // limits.UNSURE
@@ -429,6 +431,8 @@ class _Unroller:
     def _refuse_long(self, step: int, length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop whose steps are too much by themselves, each of so many operations."""
         if step * length > self._limit:
+            if self._deep and isinstance(refused, LongStepError):
+                raise refused
             raise LongLoopError(*self._too_long(step, length, refused))
 
     def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
