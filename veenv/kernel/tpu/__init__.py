@@ -1,3 +1,5 @@
 """Scalar programs on a TPU, by Pallas (Mosaic)."""
 
-from __future__ import annotations
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, ["pallas"])
