@@ -137,8 +137,8 @@ def test_zeros_that_are_known_are_not_computed_with():
 
 
 @pytest.mark.parametrize("shape", [(12, 20), (5, 2, 12)])
-def test_an_equation_that_differs_along_an_axis_is_between_loops(shape):
-    """What is written at a place that is computed goes into one array of all indices."""
+def test_what_is_written_at_a_place_that_is_computed_is_in_the_loop(shape):
+    """Each index writes at the same place of an array of its own."""
 
     def written(x, place):
         y = jnp.sin(x) * jnp.exp(-x)

@@ -65,21 +65,6 @@ class Plan(NamedTuple):
     """For each line the number of its loop, or of the loop that it comes before."""
 
 
-class _DiffersError(CannotFuseError):
-    """An equation computes different things along an axis that is a loop around it."""
-
-    def __init__(self, eqn: Any, axis: int):
-        super().__init__("an equation computes different things along an axis")
-        self._eqn, self._axis, self.is_elsewhere = eqn, axis, True
-
-    def apart(self, line: Line, chosen: Tie | None) -> Line:
-        """A line without the tie, if it is the one by which the equation is in a loop."""
-        if line.eqn is not self._eqn or chosen is None or chosen.out != self._axis:
-            return line
-        self.is_elsewhere = False
-        return line._replace(ties=tuple(tie for tie in line.ties if tie.out != self._axis))
-
-
 class Batches:
     """Evaluates a jaxpr with loops over axes.
 
@@ -202,26 +187,10 @@ class Batches:
         looped: Looped,
     ) -> None:
         """Evaluates lines, with loops where an axis is found."""
-        while (plan := self._best(lines, looped)) is not None:
-            try:
-                return self._with_plan(b, lines, plan, values, wanted, looped)
-            except _DiffersError as error:
-                lines = [*map(error.apart, lines, plan.chosen)]
-                if error.is_elsewhere:
-                    raise
-        self.without_loops(b, lines, values, looped)
-        return None
-
-    def _with_plan(
-        self,
-        b: Builder,
-        lines: Sequence[Line],
-        plan: Plan,
-        values: Values,
-        wanted: frozenset[int],
-        looped: Looped,
-    ) -> None:
-        """Evaluates lines with the loops of a plan; what it is part of may have loops inside."""
+        plan = self._best(lines, looped)
+        if plan is None:
+            self.without_loops(b, lines, values)
+            return
         for stage in range(1 + max(plan.stage)):
             here = [k for k, s in enumerate(plan.stage) if s == stage]
             outside = [k for k in here if plan.chosen[k] is None]
@@ -231,20 +200,15 @@ class Batches:
             if inside:
                 _Loop(self, lines, plan, inside, wanted, looped).write(b, values)
 
-    def without_loops(
-        self, b: Builder, lines: Sequence[Line], values: Values, looped: Looped
-    ) -> None:
-        """Evaluates lines as they are; what is a loop already has to be the same at each index."""
+    def without_loops(self, b: Builder, lines: Sequence[Line], values: Values) -> None:
+        """Evaluates lines as they are."""
         for line in lines:
             operands = [values[v] for v in line.ins]
             for k, axes in enumerate(line.cut):
                 for axis in axes:
-                    operands[k] = operands[k].take([0], axis)
+                    operands[k] = _first(operands[k], axis)
             for v, ids in zip(line.outs, self._evaluate(b, line.eqn, operands), strict=True):
                 values[v] = ids
-                for axis in looped.get(v, ()):
-                    if (ids != ids.take([0], axis)).any():
-                        raise _DiffersError(line.eqn, axis)
 
     def _best(self, lines: Sequence[Line], looped: Looped) -> Plan | None:
         """The axis whose loops leave the fewest operations."""
@@ -371,7 +335,7 @@ class _Loop:
     ):
         self._of, self._plan = of, plan
         self._lines = [lines[k] for k in inside]
-        self._around, self._looped = looped, dict(looped)
+        self._looped = dict(looped)
         self._columns: dict[tuple[int, int], int] = {}
         self._terms: dict[int, tuple[int, str]] = {}
         self._added_to: dict[int, tuple[int, int]] = {}
@@ -437,13 +401,11 @@ class _Loop:
                 trace = self._trace(values, nested)
                 found = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
                 break
-            except _DiffersError:
-                raise
             except CannotFuseError:
                 if nested:
                     raise
         if found is None:
-            of.without_loops(b, self._lines, values, self._around)
+            of.without_loops(b, self._lines, values)
             return
         for (v, _), ids in zip(self._terms.values(), found, strict=False):
             values[v] = np.broadcast_to(ids, avals[v].shape)
@@ -453,11 +415,7 @@ class _Loop:
     def _once(self, v: int, ids: Ids) -> Ids:
         """One entry along the axes of a variable that are loops around."""
         for axis in self._looped.get(v, ()):
-            if (ids != ids.take([0], axis)).any():
-                raise CannotFuseError(
-                    "what is summed differs along an axis that is a loop around it"
-                )
-            ids = ids.take([0], axis)
+            ids = _first(ids, axis)
         return ids
 
     def _trace(self, values: Values, nested: bool) -> loops.Trace:
@@ -479,7 +437,7 @@ class _Loop:
                 kept = frozenset((*self._terms, *self._stacked))
                 of.with_loops(inner, self._body, known, kept, self._looped)
             else:
-                of.without_loops(inner, self._body, known, self._looped)
+                of.without_loops(inner, self._body, known)
             sums = []
             for (v, (_, name)), before in zip(self._terms.items(), carry, strict=True):
                 dtype, term = dtype_name(of.avals[v].dtype), self._once(v, known[v])
@@ -488,6 +446,14 @@ class _Loop:
                     ids = inner.rows(operation(name, dtype), dtype, rows)
                     term = np.array(ids, np.int64).reshape(before.shape)
                 sums.append(term)
-            return [*sums, *(known[v].take(0, axis[v]) for v in self._stacked)]
+            return [*sums, *(_first(known[v], axis[v]).squeeze(axis[v]) for v in self._stacked)]
 
         return trace
+
+
+def _first(ids: Ids, axis: int) -> Ids:
+    """An array with one entry along an axis along which all are the same."""
+    first = ids.take([0], axis)
+    if (ids != first).any():
+        raise CannotFuseError("an equation computes different things along an axis")
+    return first
