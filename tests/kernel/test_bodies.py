@@ -1,5 +1,7 @@
 """Axes of arrays in the bodies of loops, and of indices that are arguments: results are JAX's."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from veenv.kernel.building import builder, loops
 from veenv.kernel.fusing import fuse
 
 pytestmark = pytest.mark.usefixtures("x64")
+assert_allclose = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
 RNG = np.random.default_rng(5)
 
 
@@ -141,3 +144,17 @@ def test_indices_are_the_same_at_all_points():
     got = jax.vmap(fuse(forces), (0, None))(x, near)
     want = jax.vmap(forces, (0, None))(x, near)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-8), got, want)
+
+
+def test_an_array_may_be_written_in_hundreds_of_times():
+    x, at, updates = normal(2, 10), RNG.integers(0, 10, (2, 700)), normal(2, 700)
+    f = lambda x, at, updates: x.at[at].add(updates)  # noqa: E731
+    assert_allclose(jax.jit(jax.vmap(fuse(f)))(x, at, updates), jax.vmap(f)(x, at, updates))
+
+
+def test_updates_are_subtracted():
+    def f(x, at):
+        return jnp.sin(x).at[at].subtract(x[:3])
+
+    x, at = normal(5, 8), RNG.integers(-2, 10, (5, 3))
+    assert_allclose(jax.vmap(fuse(f))(x, at), jax.vmap(f)(x, at))

@@ -192,6 +192,12 @@ def test_a_loop_whose_steps_are_long_is_fused_or_refused():
         fun, x = functools.partial(steps, length=length), np.ones(48, np.float32)
         assert_same(veenv.fuse(fun)(x), fun(x))
 
+    def squared(x):  # few steps, of more operations than a kernel may have
+        return jax.lax.fori_loop(0, 4, lambda _, c: jnp.sin((c @ c + x) / 9)[::-1], x)
+
+    square = np.random.default_rng(1).normal(size=(32, 32)).astype("f4") / 6
+    assert_same(veenv.fuse(squared)(square), squared(square))
+
     def solved(x):  # axes of decompositions are no loops
         a = jnp.eye(60) + jnp.outer(x, x)
         return jax.lax.scan(lambda c, _: (jnp.linalg.solve(a, c), c[0]), x, length=9000)

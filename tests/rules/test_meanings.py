@@ -257,3 +257,30 @@ def test_solvers_with_derivatives_of_their_own(mode):
     inside = veenv.fuse(mode(functools.partial(root, solve.bind)))
     for run in (jax.vmap(mode(fused)), jax.vmap(inside)):
         np.testing.assert_allclose(jax.jit(run)(POINTS), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("indices", "options"),
+    [
+        ([0, 2, 2, -1, 9], {}),
+        ([0, 2, 2, -1, 9], {"mode": "clip"}),
+        ([3, 1], {"unique_indices": True}),
+        ([[1, 2], [2, 0]], {"mode": "drop"}),
+    ],
+)
+def test_a_scatter_applies_a_function_as_often_as_a_place_is_named(x64, indices, options):
+    at = np.array(indices)
+
+    def cosines(x):
+        return jnp.sin(x).at[at].apply(jnp.cos, **options)
+
+    def weighted(x):
+        numbers = jnp.arange(4).at[at].apply(lambda n: n * n + 1, **options)
+        return jnp.sin(x) * numbers.astype(x.dtype)
+
+    points = POINTS.astype(float)
+    assert_same(jax.jit(jax.vmap(veenv.fuse(cosines)))(points), jax.vmap(cosines)(points))
+    oracle = quick_jit(jax.vmap(jax.jacfwd(weighted)))(points)
+    assert_same(jax.jit(jax.vmap(veenv.jacve(weighted)))(points), oracle)
+    sparse = veenv.jacve(weighted, sparse_representation=True)
+    assert_same(sparse(points[0]).todense(), oracle[0])

@@ -146,18 +146,25 @@ class Backend(ABC, Generic[A]):
 
     def stored(self, i: int) -> A:
         """Where an array is, or the array that an entry is the first of."""
-        scope, op = self.scope, self.scope.program.ops[i]
-        if op.name == "view":
-            return self.stored(op.args[0]).view(*op.attr[:2])
-        if op.name == "entry":
-            return self.stored(op.args[0]).view(op.attr, 1)
-        if op.name == "input" and scope.inputs:
-            return scope.inputs[op.attr[0]]
-        if op.name == "write":
-            return self._changed(i, 0)
-        if op.name == "part" and op.attr < scope.program.ops[op.args[0]].attr.carries:
-            return self._changed(op.args[0], op.attr)
-        return self._own((i, None))
+        scope, ops, views = self.scope, self.scope.program.ops, list[tuple[int, int]]()
+        while True:  # along what is written in one array, which may be thousands of times
+            op, place = ops[i], (i, None)
+            if op.name in ("view", "entry"):
+                views.append(op.attr[:2] if op.name == "view" else (op.attr, 1))
+                i = op.args[0]
+                continue
+            if op.name == "write":
+                place = i, 0
+            elif op.name == "part" and op.attr < ops[op.args[0]].attr.carries:
+                place = op.args[0], op.attr
+            if place not in scope.in_place:
+                break
+            i = ops[place[0]].args[place[1] or 0]
+        is_given = op.name == "input" and scope.inputs
+        found = scope.inputs[op.attr[0]] if is_given else self._own(place)
+        for view in reversed(views):
+            found = found.view(*view)
+        return found
 
     def _changed(self, position: int, k: int) -> A:
         """Where an operation writes that has an array as an argument: there, or in a copy."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import source_info_util
 from jax.interpreters import ad
 
@@ -21,7 +22,7 @@ from veenv import _compat, limits
 from veenv.linear.linear_map import Same
 from veenv.rules import walk
 from veenv.rules.base import find
-from veenv.rules.table import TABLE
+from veenv.rules.table import TABLE, facts
 
 Meaning = Callable[..., Any]
 """From operands, and parameters by name, to the result, or to the results."""
@@ -69,16 +70,39 @@ def register_rule(primitive: Any, meaning: Meaning) -> None:
 def meaning_of(equation: Any) -> Any | None:
     """The closed jaxpr of what an equation means; None where JAX alone has the primitive."""
     name = equation.primitive.name
-    if name not in _MEANINGS and (name in TABLE or _compat.effects_of(equation)):
+    is_known = name in TABLE and not _applies(equation)
+    if name not in _MEANINGS and (is_known or _compat.effects_of(equation)):
         return None
     return _traced(Same(equation))
 
 
 def inlined(equation: Any) -> Any | None:
     """As `meaning_of`, where nothing else says what the derivative is."""
-    if find(equation.primitive.name) is not None or equation.primitive in ad.primitive_jvps:
-        return None
-    return meaning_of(equation)
+    has_rule = find(equation.primitive.name) is not None or equation.primitive in ad.primitive_jvps
+    return None if has_rule and not _applies(equation) else meaning_of(equation)
+
+
+def _applies(equation: Any) -> bool:
+    """Whether a scatter overwrites nothing, but computes with what is there (`.at[].apply`)."""
+    name, computed = equation.primitive.name, equation.params.get("update_jaxpr")
+    return computed is not None and not facts(name).combine
+
+
+def _applied(operand: Any, indices: Any, updates: Any, **params: Any) -> Any:
+    """Such a scatter: a function of each entry, as often as its place is among the indices."""
+    jaxpr, consts = params.pop("update_jaxpr"), params.pop("update_consts")
+    none, ones = jnp.zeros(operand.shape, "int32"), jnp.ones(updates.shape, "int32")
+    times = jax.lax.scatter_add(none, indices, ones, **params)
+    one = lambda x: jax.core.eval_jaxpr(jaxpr, consts, x, x)[0]  # noqa: E731
+    every = lambda x: jax.vmap(one)(x.ravel()).reshape(x.shape)  # noqa: E731
+
+    def ahead(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        turn, x = state
+        return turn + 1, jnp.where(times > turn, every(x), x)
+
+    if params["unique_indices"]:
+        return ahead((0, operand))[1]
+    return jax.lax.while_loop(lambda state: (times > state[0]).any(), ahead, (0, operand))[1]
 
 
 def spelled_out(closed: Any) -> Any:
@@ -118,6 +142,7 @@ def _traced(same: Same) -> Any | None:
     equation = same.item
     name, primitive = equation.primitive.name, equation.primitive
     run = _MEANINGS.get(name) or getattr(primitive, "impl", None)  # a `Function` has none
+    run = _applied if _applies(equation) else run
     if run is None:
         return None
 

@@ -315,5 +315,6 @@ RULES: Mapping[str, Rule] = {
     "scatter-max": _scatter("max"),
     "scatter-min": _scatter("min"),
     "scatter-mul": _scatter("mul"),
+    "scatter-sub": _scatter("sub"),
 }
 """For each primitive that moves entries what it does to the numbers of operations."""

@@ -387,7 +387,7 @@ class _Unroller:
     def _scan(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
         _, consts, carry, stacks = loop.split(ins)
-        length, sizes, refused = len(loop.turns), list[int](), None
+        length, refused = len(loop.turns), None
         read = [v in self._read for v in eqn.outvars[len(carry) :]]
         if length > 1:
 
@@ -401,9 +401,22 @@ class _Unroller:
                     return found
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
                 refused = error
-                if isinstance(error, TooLongError):
-                    step = min(self._limit, self.builder.longest) // limits.UNSURE
-                    self._refuse_long(step, length, refused)
+        try:
+            return self._written_out(loop, eqn, ins, refused)
+        except CannotFuseError:
+            if self._deep and isinstance(refused, LongStepError):
+                raise refused from None  # a step may be one long function
+            raise
+
+    def _written_out(
+        self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids], refused: CannotFuseError | None
+    ) -> list[Ids]:
+        """The steps of a loop one after the other; `refused` says why it cannot stay a loop."""
+        _, consts, carry, stacks = loop.split(ins)
+        length, sizes = len(loop.turns), list[int]()
+        if isinstance(refused, TooLongError):
+            step = min(self._limit, self.builder.longest) // limits.UNSURE
+            self._refuse_long(step, length, refused)
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
             outs = self.closed(loop.body, [*consts, *carry, *(x[step] for x in stacks)])
@@ -431,8 +444,6 @@ class _Unroller:
     def _refuse_long(self, step: int, length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop whose steps are too much by themselves, each of so many operations."""
         if step * length > self._limit:
-            if self._deep and isinstance(refused, LongStepError):
-                raise refused
             raise LongLoopError(*self._too_long(step, length, refused))
 
     def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
