@@ -40,6 +40,8 @@ EQUATIONS = 12
 """Equations that are worth a program of their own: starting it takes as long as they take."""
 THIN = 4
 """Places for each entry from which on entries are placed one by one: each costs about as much."""
+LITTLE = 0.02
+"""Share of a program's operations that is not worth a loop: its turns take as long."""
 MOSTLY = 0.75
 """Share of a whole from which on it is taken whole: leaving the rest out costs as much."""
 FULL = 0.95

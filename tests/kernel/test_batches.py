@@ -230,3 +230,14 @@ def test_short_steps_of_loops_for_batches_around_two_vectors():
         for batch in (1, 17, 33):
             for y, z in zip(jax.tree.leaves(fused(x[:batch])), expected, strict=True):
                 np.testing.assert_allclose(y, z[:batch], rtol=200 * np.finfo(dtype).eps)
+
+
+def test_an_axis_that_saves_little_is_no_loop():
+    def triples(x):
+        total, (a, b, c) = jax.vmap(lambda k: jnp.exp(-k * x).sum())(jnp.arange(64.0)).sum(), x
+        for _ in range(40):
+            v = jnp.stack([a * b, b + 0.01 * total, c - a])
+            a, b, c = 0.5 * jnp.cos(v)
+        return a + b + c
+
+    assert num_loops(assert_loops(triples, np.array([0.4, 0.9, 1.3]))) <= 2

@@ -217,11 +217,14 @@ class _Search:
         return part if sum(part.counts) <= limits.POINT else None
 
     def _fixed(self, operands: Iterable[tuple[int, Axes]]) -> dict[int, np.ndarray]:
-        """Of operands the places and choices that are known, and the same at all points."""
+        """Of operands the places, choices and short tables that are known, alike at all points."""
+        avals = self.program.avals
         found = {
             v: self.known.quickly(v)
             for v, axes in operands
-            if not present(axes) and v not in self._moved and is_exact(self.program.avals[v].dtype)
+            if not present(axes)
+            and v not in self._moved
+            and (is_exact(avals[v].dtype) or avals[v].size <= limits.SMALL)
         }
         return {v: x for v, x in found.items() if x is not None}
 

@@ -220,7 +220,7 @@ class Batches:
                 together.setdefault(pair, []).append((k, pairs))
         starts = sorted((k for k in range(len(lines)) if work[k]), key=lambda k: -work[k])
         seen: set[Pair] = set()
-        best, least, tried = None, 0.0, 0
+        best, least, tried = None, limits.LITTLE * sum(work), 0
         for start in (pairs[-1] for k in starts for _, pairs in opened[k]):
             if start in seen or tried == limits.MANY:
                 continue
