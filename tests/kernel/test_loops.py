@@ -90,6 +90,20 @@ def test_the_program_does_not_grow_with_the_steps():
     assert long(100_000).work > 50 * long(1000).work
 
 
+def test_what_inner_loops_read_and_leave_counts_each_time(never_unrolled):
+    def swept(x, rates):
+        return lax.scan(lambda c, r: (jnp.sin(c * r), c), x, rates)
+
+    def often(x, rates, times):
+        once = lambda _, c: swept(c, rates * c)[1].sum()  # noqa: E731
+        return lax.fori_loop(0, times, once, x)
+
+    point = np.float32(0.3), np.linspace(0.1, 0.9, 70, dtype=np.float32)
+    assert trace_point(swept, point, {}, (0,)).program().placed == 2 * 70
+    many = trace_point(functools.partial(often, times=90), point, {}, (0,)).program()
+    assert 90 * 70 <= many.placed <= 4 * 90 * 70
+
+
 def test_loops_that_stack_more_than_there_is_memory_for_are_refused():
     f = lambda x: lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=30_000)  # noqa: E731
     traced = trace_point(f, (np.ones(3),), {}, (0,))

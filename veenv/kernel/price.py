@@ -20,6 +20,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel.building import linear
+from veenv.kernel.cpu.spans import lanes_of
 from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
@@ -46,9 +47,9 @@ SMALL_PRODUCT = MICROSECONDS["loop"] / (2 * MICROSECONDS["flop"])
 """Multiplications of a contraction of one point that take as long as starting it."""
 _COSTS = np.array([*MICROSECONDS.values()])
 _INDEX = {name: k for k, name in enumerate(NAMES)}
-_INNER = 0.1  # a loop that starts in a step of a `scan`, in loops: nothing is scheduled anew
+_INNER = 0.02  # a loop that starts in a step of a `scan`, in loops: all of it is one function
 _DIVISION = 0.2  # divisions and roots, in functions: they are instructions
-_LANES = 8  # points that a vector instruction computes at least
+_NEAR = 2.0  # an entry that a step of a loop reads or leaves, in operations: it stays in caches
 _PACKED = 0.33  # an operation of a kernel, in simple ones: it reads and writes registers
 _SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are not vectorised as well
 _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
@@ -98,7 +99,8 @@ def kernel_counts(program: ScalarProgram) -> np.ndarray:
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
     moved = written + sum(leaf.size for leaf in program.inputs) + 2 * program.stacked
-    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * program.work, moved
+    work = program.work + _NEAR * program.placed
+    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * work, moved
     return found
 
 
@@ -114,7 +116,7 @@ def of_entries(products: float) -> float:
 
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
     """Predicted seconds of one kernel at a batch; fewer points than a vector holds take as long."""
-    return seconds(kernel_counts(program), max(batch, _LANES))
+    return seconds(kernel_counts(program), max(batch, lanes_of(program)))
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:

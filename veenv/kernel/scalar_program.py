@@ -256,6 +256,18 @@ class ScalarProgram:
             if op.name == "part"
         )
 
+    @property
+    def placed(self) -> int:
+        """How many entries of stacks and arrays its loops read and leave, each time they run."""
+        total = 0
+        for part, times in self.parts():
+            for op in part.ops:
+                if op.name == "loop":
+                    total += times * op.attr.steps * op.attr.stacked
+                elif op.name == "part":
+                    total += times * (part.ops[op.args[0]].attr.entries(op.attr) or 0)
+        return total
+
     @functools.cached_property
     def size(self) -> int:
         """How many operations compute something, those of a loop's body once."""
