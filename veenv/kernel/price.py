@@ -50,6 +50,7 @@ _INDEX = {name: k for k, name in enumerate(NAMES)}
 _INNER = 0.02  # a loop that starts in a step of a `scan`, in loops: all of it is one function
 _DIVISION = 0.2  # divisions and roots, in functions: they are instructions
 _NEAR = 2.0  # an entry that a step of a loop reads or leaves, in operations: it stays in caches
+_LANES = 8  # points that a vector instruction computes at least
 _PACKED = 0.33  # an operation of a kernel, in simple ones: it reads and writes registers
 _SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are not vectorised as well
 _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
@@ -115,8 +116,12 @@ def of_entries(products: float) -> float:
 
 
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
-    """Predicted seconds of one kernel at a batch; fewer points than a vector holds take as long."""
-    return seconds(kernel_counts(program), max(batch, lanes_of(program)))
+    """Predicted seconds of one kernel at a batch.
+
+    One point takes as long as a vector where each step of a loop waits for the one before.
+    """
+    least = lanes_of(program) if program.size < program.executed else _LANES
+    return seconds(kernel_counts(program), max(batch, least))
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
