@@ -140,3 +140,57 @@ def test_running_sums_of_exponentials(reverse):
     inside = lambda x: jnp.sum(jnp.sin(running(x)[0]))  # noqa: E731
     got, expected = both(jax.grad(inside), np.clip(np.nan_to_num(x), -40, 40))
     np.testing.assert_allclose(got, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 8, 15, 31, 64])
+def test_fourier_transforms_of_one_axis(n):
+    x, y = np.random.default_rng(n).normal(size=(2, 5, n))
+
+    def forth(x, y):
+        z, half = jnp.fft.fft(lax.complex(x, y)), jnp.fft.rfft(x)
+        return z.real, z.imag, half.real, half.imag
+
+    def back(x, y):
+        z, half = jnp.fft.ifft(lax.complex(x, y)), lax.complex(x, y)[: n // 2 + 1]
+        return z.real, z.imag, jnp.fft.irfft(half, n)
+
+    for fun in (forth, back):
+        for found, wanted in zip(*both(fun, x, y), strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-13 * n)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (5, 3), (2, 1), (3, 2, 4)])
+def test_fourier_transforms_of_several_axes(shape):
+    x, y = np.random.default_rng(0).normal(size=(2, 3, *shape))
+
+    def fun(x, y):
+        z, half = lax.complex(x, y), jnp.fft.rfftn(x)
+        every = jnp.fft.fftn(z), jnp.fft.ifftn(z), half, jnp.fft.fft(z, axis=0)
+        return [part for z in every for part in (z.real, z.imag)], jnp.fft.irfftn(half * 2, shape)
+
+    for found, wanted in zip(*map(jax.tree.leaves, both(fun, x, y)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_fourier_transforms_are_as_infinite_as_they_are():
+    x = np.ones((3, 8))
+    x[0, 2], x[1, 5] = np.inf, np.nan
+    found, wanted = both(lambda x: jnp.fft.rfft(x).real[0], x)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_jacobians_of_spectra_are_kernels():
+    power = lambda x: jnp.abs(jnp.fft.rfft(jnp.sin(x))) ** 2  # noqa: E731
+    x = np.random.default_rng(1).uniform(0.2, 1, (4, 12))
+    total = lambda x: power(x).sum()  # noqa: E731
+    for found, wanted in (
+        (veenv.jacve(power, kernel="fused"), jax.jacrev(power)),
+        (veenv.hessian(total, kernel="fused"), jax.hessian(total)),
+    ):
+        found, wanted = (quick_jit(jax.vmap(f))(x) for f in (found, wanted))
+        np.testing.assert_allclose(found, wanted, atol=1e-11)
+
+
+def test_longer_fourier_transforms_are_refused():
+    with pytest.raises(ValueError, match="'fft' of 65 numbers cannot be fused, of 64 it can"):
+        veenv.fuse(lambda x: jnp.fft.fft(x).real)(jnp.ones(65))

@@ -143,7 +143,7 @@ def explain(
 
     Examples:
       >>> import jax.numpy as jnp
-      >>> print(explain(lambda x: jnp.fft.rfft(x).real, jnp.ones(4)).advice[0])
+      >>> print(explain(lambda x: jnp.fft.rfft(x, 100).real, jnp.ones(4)).advice[0])
       'fft' has no form in a kernel: put veenv.fuse around what comes before it and after it
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -13,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv import limits
 from veenv.kernel.building import random_numbers
 from veenv.kernel.scalar_program import CannotFuseError
+from veenv.linear.linear_map import Same
 
 _MOST_SWEEPS = 30
 """Of Jacobi's method, which needs five to ten."""
@@ -127,6 +130,66 @@ def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
 
 
+_Parts = tuple[Array, Array]
+"""Real and imaginary parts of numbers."""
+
+
+def _turned(z: _Parts, turns: np.ndarray) -> _Parts:
+    """Numbers times the exponentials of 2 pi i turns, which go along the first axis."""
+    angles = 2 * np.pi * turns.reshape(-1, *(1 for _ in z[0].shape[1:]))
+    exact = 4 * turns == np.round(4 * turns)  # quarters of the circle
+    exact = exact.reshape(angles.shape)
+    c, s = (
+        np.where(exact, np.round(x), x).astype(z[0].dtype) for x in (np.cos(angles), np.sin(angles))
+    )
+    return c * z[0] - s * z[1], s * z[0] + c * z[1]
+
+
+def _fourier(z: _Parts, sign: int) -> _Parts:
+    """Discrete Fourier transforms along the first axis (Cooley and Tukey 1965)."""
+    n = len(z[0])
+    if n == 1:
+        return z
+    p = next((p for p in range(2, n) if n % p == 0), n)
+    re, im = (x.reshape(n // p, p, *x.shape[1:]) for x in z)
+    re, im = _fourier((re, im), sign)
+    turns, rows = sign * np.arange(n // p) / n, [(re[:, 0], im[:, 0])]
+    rows += [_turned((re[:, r], im[:, r]), r * turns) for r in range(1, p)]
+    found = []
+    for q in range(p):
+        around = sign * np.arange(p) * q % p / p
+        terms = [_turned(row, around[[r]]) if around[r] else row for r, row in enumerate(rows)]
+        found.append([functools.reduce(operator.add, x) for x in zip(*terms, strict=True)])
+    re, im = map(jnp.concatenate, zip(*found, strict=True))
+    return re, im
+
+
+def _fft(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
+    """Fourier transforms along the last axes, of real arrays or to them along the last one."""
+    lengths, kind = params["fft_lengths"], lax.FftType(params["fft_type"]).name
+    if max(lengths) > limits.WIDE or 0 in x.shape:
+        raise CannotFuseError(
+            f"primitive 'fft' of {max(lengths)} numbers cannot be fused, of {limits.WIDE} it can",
+            "fft",
+        )
+    axes, back = [*range(x.ndim - len(lengths), x.ndim)], "I" in kind
+    for axis in reversed(axes) if kind == "RFFT" else axes:  # along the last one while it is real
+        n, half = lengths[axis - x.ndim], "R" in kind and axis == x.ndim - 1
+        z = jnp.moveaxis(x, axis, 0)
+        re, im = z.real, z.imag if jnp.iscomplexobj(z) else jnp.zeros_like(z)
+        if half and back:  # the other half is conjugate; what is its own conjugate is real
+            other = slice((n - 1) // 2, 0, -1)
+            none = jnp.zeros_like(im[:1])
+            own = [none, im[1 : (n + 1) // 2], *([none] if n % 2 == 0 else [])]
+            re, im = jnp.concatenate([re, re[other]]), jnp.concatenate([*own, -im[other]])
+        re, im = (y / n if back else y for y in _fourier((re, im), 1 if back else -1))
+        if half and back:
+            return [jnp.moveaxis(re, 0, axis)]
+        end = n // 2 + 1 if half else n
+        x = jnp.moveaxis(lax.complex(re[:end], im[:end]), 0, axis)
+    return [x]
+
+
 def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     """How many bits are one: neighbours are added, then pairs of them, and so on."""
     bits = 8 * x.dtype.itemsize
@@ -203,6 +266,7 @@ def _bessel_i1e(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
 
 _BODIES: Mapping[str, Callable[..., Any]] = {
     "SearchSorted": _search_sorted, "bessel_i1e": _bessel_i1e, "cumlogsumexp": _cumlogsumexp,
+    "fft": _fft,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
     "polygamma": _polygamma, "population_count": _population_count, "svd": _svd, "top_k": _top_k,
@@ -221,8 +285,21 @@ def name_of(eqn: Any) -> str:
 
 def body_of(eqn: Any) -> Any | None:
     """What a primitive computes, as a closed jaxpr; None for others."""
-    run = _BODIES.get(name_of(eqn))
-    if run is None:
-        return None
+    found = _traced(Same(eqn)) if name_of(eqn) in _BODIES else None
+    return None if isinstance(found, CannotFuseError) else found
+
+
+def refusal(eqn: Any) -> CannotFuseError | None:
+    """Why there is no such body where others of the primitive have one."""
+    found = _traced(Same(eqn)) if name_of(eqn) in _BODIES else None
+    return found if isinstance(found, CannotFuseError) else None
+
+
+@functools.lru_cache(maxsize=limits.REMEMBERED)
+def _traced(same: Same) -> Any:
+    eqn = same.item
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(functools.partial(run, eqn.params))(*shapes)
+    try:
+        return jax.make_jaxpr(functools.partial(_BODIES[name_of(eqn)], eqn.params))(*shapes)
+    except CannotFuseError as error:
+        return CannotFuseError(error.reason, error.primitive)  # without the frames that it came by

@@ -105,6 +105,8 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
 
 def _unknown(eqn: Any) -> CannotFuseError:
     """The error for a primitive of which nobody has said what it means."""
+    if (known := formulas.refusal(eqn)) is not None:
+        return known.at("")
     name = formulas.name_of(eqn)
     what = "" if eqn.primitive.name in TABLE else "; veenv.register_rule says what it means"
     return CannotFuseError(f"primitive {name!r} cannot be fused{what}", name)
