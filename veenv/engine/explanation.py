@@ -143,8 +143,8 @@ def explain(
 
     Examples:
       >>> import jax.numpy as jnp
-      >>> print(explain(lambda x: jnp.fft.rfft(x, 100).real, jnp.ones(4)).advice[0])
-      'fft' has no form in a kernel: put veenv.fuse around what comes before it and after it
+      >>> print(explain(lambda x: jnp.fft.rfft(x, 100).real, jnp.ones(4)).advice[0].split(",")[0])
+      'fft' has no form in a kernel: write it otherwise
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch must be a positive number of points, got {batch!r}")
@@ -356,23 +356,23 @@ def _advice(
     sparse = limits.THIN * some <= every and every - some > written
     if sparse:
         yield (
-            f"{some:,} of {every:,} entries can be nonzero: sparse_representation=True computes "
-            "and stores these alone"
+            f"{some:,} of {every:,} entries can be nonzero: jacve(f, sparse_representation=True) "
+            "computes and stores these alone"
         )
     unknown = {e.primitive for e in errors if "cannot be fused" in e.reason and e.primitive}
     for primitive in sorted(unknown):
         if primitive.startswith("debug_"):
             yield f"{primitive!r} keeps it from being a kernel: remove it, or print outside"
         else:
-            yield f"{primitive!r} has no form in a kernel: {_AROUND}"
+            yield f"{primitive!r} has no form in a kernel: write it otherwise, or {_AROUND}"
     if errors and not (unknown or kernels or sparse or any("dtype" in e.reason for e in errors)):
         yield from _smaller(made, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
     if any(row.taken for row in kernels):
         yield (
-            "nothing has to: put veenv.fuse around the whole step that uses the Jacobian, so that "
-            "its entries stay in registers"
+            "nothing has to; veenv.fuse around the whole step that uses the Jacobian keeps its "
+            "entries in registers"
         )
     yield "these are predictions: veenv.tune measures the forms and keeps the fastest"
 
@@ -387,7 +387,7 @@ def _smaller(made: Sequence[_Made], lines: _Lines) -> Iterator[str]:
     alike = sorted(UNLIKE_XLA.intersection(every))
     if any(one.asked for one in made):
         signs = ", whose vectors have signs of their own" if alike else ", which compiles longer"
-        yield f'kernel="fused" makes a kernel all the same{signs}'
+        yield f'jacve(f, kernel="fused") makes a kernel all the same{signs}'
     elif alike:
         yield f"leave {alike[0]!r} to XLA: {_AROUND}"
     if alike:
@@ -404,17 +404,17 @@ def _smaller(made: Sequence[_Made], lines: _Lines) -> Iterator[str]:
         (line, count), *_ = lines.counts.most_common(1)
         share = count / lines.counts.total()
         how = {
-            "matrix": "linear algebra of large matrices is left to XLA, where it is fast",
+            "matrix": "nothing to change, linear algebra of large matrices is fast in XLA",
             "loop": "a step of fewer numbers, or a smaller carry, stays a loop in a kernel",
         }
         yield f"{share:.0%} of the operations come from {line}: " + how.get(
             lines.kind(line),
-            "write them as a jax.lax.scan or an array operation over equal parts, which stay loops "
-            "in a kernel",
+            "a jax.lax.scan or jax.vmap over equal parts, each of them small, stays a loop in a "
+            "kernel; else XLA is the place for them",
         )
     yield (
-        "if an axis of an argument is a batch, write the function for one point of it and put "
-        "jax.vmap around the Jacobian"
+        "if an axis of an argument is a batch, write the function for one point of it and call "
+        "jax.vmap(veenv.jacve(f))"
     )
 
 

@@ -169,7 +169,8 @@ def _fft(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     lengths, kind = params["fft_lengths"], lax.FftType(params["fft_type"]).name
     if max(lengths) > limits.WIDE or 0 in x.shape:
         raise CannotFuseError(
-            f"primitive 'fft' of {max(lengths)} numbers cannot be fused, of {limits.WIDE} it can",
+            f"primitive 'fft' of {max(lengths)} numbers cannot be fused, of up to {limits.WIDE} "
+            "it can",
             "fft",
         )
     axes, back = [*range(x.ndim - len(lengths), x.ndim)], "I" in kind
