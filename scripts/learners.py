@@ -265,18 +265,24 @@ def learner_of(name: str) -> Learner:
 
 
 def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any) -> Found:
-    """PPO or AlphaZero, with its default settings but for those."""
+    """PPO or AlphaZero, with its default settings but for those.
+
+    What it is given without playing counts only where it starts from that.
+    """
     course: list[Point] = []
 
     def note(progress: TrainProgress) -> None:
         [mean] = progress.measured["mean_cost"].values()
-        [least] = progress.measured["best_cost"].values()
+        [least] = progress.measured["best_cost" if given else "min_cost"].values()
+        least = min([least, *(point[3] for point in course[-1:])])
         course.append((progress.steps, progress.seconds, mean, least))
 
     steps, limit = (int(budget), None) if budget.isdecimal() else (None, budget)
     config = PPOConfig(seed=seed, steps=steps, **settings)
+    given = name == "ppo" and window_on(len(graph.eliminable), config) > 0
     run = train(graph, config, agent=name, callback=note, time_limit=limit)
-    return Found(run.order.ids, course)
+    played = run.best.played(run.order.name)
+    return Found(run.order.ids if given or played is None else played, course)
 
 
 def searched(method: str, graph: Graph, seed: int, budget: str) -> Found:

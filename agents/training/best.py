@@ -92,6 +92,11 @@ class BestOrders:
         found = [self._orders[name].ids, *sorted(cheap, key=cheap.__getitem__)]
         return tuple(dict.fromkeys(found))[:number]
 
+    def played(self, name: str) -> tuple[int, ...] | None:
+        """The cheapest order that train steps of this process ended with; None before the first."""
+        cheap = self._cheap[name]
+        return min(cheap, key=cheap.__getitem__) if cheap else None
+
     def keep(self, name: str, order: Order) -> None:
         """Keeps an order of a task unless the one there is cheaper."""
         if name not in self._orders or order.counts[self.tasks.env.cost] <= self.cost(name):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.ppo import LARGE, PPOConfig
 from veenv.agents.nn.own import Network
 from veenv.agents.ppo.trainer import Trainer, Update
 from veenv.agents.ppo.updates import TrainState
@@ -91,7 +91,7 @@ class FixedTasks(Curriculum):
     """
 
     def __init__(self, trainer: Trainer, agent: str = "PPO", best: BestOrders | None = None):
-        """Starts from the orders that the trainer knows."""
+        """Starts from the orders that the trainer knows, or from a classical one of large tasks."""
         super().__init__({"tasks": trainer})
         self.start_updates = trainer.config.start_updates
         self.tasks, self.best = trainer.tasks, best or BestOrders(trainer.tasks, agent)
@@ -99,11 +99,12 @@ class FixedTasks(Curriculum):
         for order, name in zip(known, self.tasks.names, strict=False):
             if order is not None:
                 self.best.keep(name, dataclasses.replace(order, name=name))
+        self.settle(LARGE)
 
-    def settle(self) -> None:
-        """Takes the cheapest classical order of each task that has none yet."""
+    def settle(self, above: int = 0) -> None:
+        """Takes the cheapest classical order of each task of more vertices that has none yet."""
         for name, graph in zip(self.tasks.names, self.tasks.graphs, strict=True):
-            if self.best.get(name) is None and graph.eliminable:
+            if self.best.get(name) is None and len(graph.eliminable) > above:
                 found = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize)
                 if found is not None:
                     self.best.keep(name, dataclasses.replace(found[1], name=name))

@@ -52,11 +52,11 @@ class SideBySide(FixedTasks):
         super().__init__(trainer, agent, BestOfSeeds(trainer.tasks, agent, best))
         self._leading = 0
 
-    def settle(self) -> None:
+    def settle(self, above: int = 0) -> None:
         """As `FixedTasks.settle`, for every seed."""
         for one in self.each.values():
-            one.settle()
-        super().settle()
+            one.settle(above)
+        super().settle(above)
 
     def measure(self, updates: Mapping[str, Update], steps: int, *, unseen: bool) -> dict[str, Any]:
         """Means over the seeds, the least costs, and under `seeds` what each of them says."""
