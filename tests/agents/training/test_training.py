@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import veenv
 from tests.agents.conftest import SHARED, lasting
 from veenv import Graph, agents
 from veenv.agents.cli.session import fastest
@@ -180,6 +181,18 @@ def test_tasks_have_to_be_normalised_and_to_have_moves(wide_graph):
     tasks = TaskDistribution.of({"wide": wide_graph, "none": nothing}, normalise=True)
     with pytest.raises(ValueError, match="none has no vertex to eliminate"):
         Trainer(PPOConfig(), tasks)
+
+
+def test_what_was_played_leaves_out_what_was_given():
+    played = Played.named("Robertson")
+    [graph], best = played.tasks.graphs, BestOrders(played.tasks)
+    best.keep("Robertson", dataclasses.replace(veenv.best_order("Robertson"), name="Robertson"))
+    assert best.played("Robertson") is None
+    slots = np.arange(len(graph.eliminable))[::-1]
+    ids = played.tasks.vertex_ids(0, slots)
+    best.offer(np.array([graph.cost(ids)]), slots[None], 1)
+    assert best.played("Robertson") == ids
+    assert best["Robertson"].ids == veenv.best_order("Robertson").ids
 
 
 def test_the_fastest_of_the_cheapest_orders_is_found_by_the_clock():
