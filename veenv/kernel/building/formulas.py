@@ -137,10 +137,11 @@ _Parts = tuple[Array, Array]
 def _turned(z: _Parts, turns: np.ndarray) -> _Parts:
     """Numbers times the exponentials of 2 pi i turns, which go along the first axis."""
     angles = 2 * np.pi * turns.reshape(-1, *(1 for _ in z[0].shape[1:]))
-    exact = 4 * turns == np.round(4 * turns)  # quarters of the circle
-    exact = exact.reshape(angles.shape)
+    quarters = np.round(4 * turns) == 4 * turns  # where sines and cosines are whole
+    exact = quarters.reshape(angles.shape)
     c, s = (
-        np.where(exact, np.round(x), x).astype(z[0].dtype) for x in (np.cos(angles), np.sin(angles))
+        jnp.asarray(np.where(exact, np.round(x), x), z[0].dtype)
+        for x in (np.cos(angles), np.sin(angles))
     )
     return c * z[0] - s * z[1], s * z[0] + c * z[1]
 
