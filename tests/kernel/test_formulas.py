@@ -172,11 +172,26 @@ def test_fourier_transforms_of_several_axes(shape):
         np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
-def test_fourier_transforms_are_as_infinite_as_they_are():
-    x = np.ones((3, 8))
-    x[0, 2], x[1, 5] = np.inf, np.nan
-    found, wanted = both(lambda x: jnp.fft.rfft(x).real[0], x)
-    np.testing.assert_array_equal(found, wanted)
+@pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
+def test_fourier_transforms_are_as_infinite_as_they_are(n):
+    """Nothing is multiplied by the zeros of sines and cosines, which would make it no number."""
+    x = np.random.default_rng(0).normal(size=(3 * n, n))
+    x[np.arange(3 * n), np.arange(3 * n) % n] = np.repeat([np.inf, -np.inf, np.nan], n)
+
+    def fun(x):
+        z, half = jnp.fft.fft(lax.complex(x, x[::-1])), jnp.fft.rfft(x)
+        return z.real, z.imag, half.real, half.imag
+
+    for found, wanted in zip(*both(fun, x), strict=True):
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))
+        np.testing.assert_allclose(found[np.isfinite(found)], wanted[np.isfinite(wanted)])
+
+
+def test_fourier_transforms_of_nothing():
+    x = jnp.ones((3, 8))
+    none = lambda x: (jnp.fft.fft(x[:0]).real, jnp.fft.fftn(x, axes=()).real)  # noqa: E731
+    for found, wanted in zip(veenv.fuse(none)(x), none(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_jacobians_of_spectra_are_kernels():

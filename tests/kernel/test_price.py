@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,10 @@ import pytest
 from jax import lax
 
 from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
-from veenv.kernel.price import MICROSECONDS
+from veenv.kernel.cpu import compile as compiling
+from veenv.kernel.cpu import spans
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
 
 X = np.linspace(0.3, 1.2, 40_000, dtype=np.float32)
 
@@ -73,3 +78,24 @@ def test_the_prices_are_those_that_the_measurements_give():
     assert len(MICROSECONDS) <= 8
     for name, cost in fitted(read(FILE)).items():
         assert cost == pytest.approx(MICROSECONDS[name], rel=0.02)
+
+
+def test_one_point_takes_as_long_as_a_vector_where_steps_wait(monkeypatch):
+    wide = dataclasses.replace(compiling.host(), vector_bytes=64, registers=32)
+    monkeypatch.setattr(spans, "host", lambda: wide)
+    step = lambda x: 0.3 * jnp.sin(x) + x * x  # noqa: E731
+    looped, straight = (
+        trace_point(fun, (np.float32(0.3),), {}, (0,)).program()
+        for fun in (lambda x: lax.fori_loop(0, 500, lambda _, c: step(c), x), step)
+    )
+    seconds = [kernel_seconds(looped, batch) for batch in (1, 32, 64)]
+    assert seconds[0] == seconds[1] < seconds[2]
+    assert kernel_seconds(straight, 1) < kernel_seconds(straight, 32)
+
+
+@pytest.mark.parametrize("steps", [50, 1000])
+def test_small_steps_of_xla_start_in_nanoseconds(steps):
+    """A thousand take 20 to 30 microseconds, whatever the version of JAX."""
+    turn = lambda _, v: 0.9 * v + 0.1 * jnp.roll(v, 1)  # noqa: E731
+    closed = jax.make_jaxpr(lambda x: lax.fori_loop(0, steps, turn, x))(np.ones(4, np.float32))
+    assert counts_of(closed)[0, NAMES.index("loop")] * MICROSECONDS["loop"] < 2 + 0.1 * steps

@@ -256,7 +256,7 @@ class ScalarProgram:
             if op.name == "part"
         )
 
-    @property
+    @functools.cached_property
     def placed(self) -> int:
         """How many entries of stacks and arrays its loops read and leave, each time they run."""
         total = 0

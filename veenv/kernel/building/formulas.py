@@ -137,19 +137,24 @@ _Parts = tuple[Array, Array]
 def _turned(z: _Parts, turns: np.ndarray) -> _Parts:
     """Numbers times the exponentials of 2 pi i turns, which go along the first axis."""
     angles = 2 * np.pi * turns.reshape(-1, *(1 for _ in z[0].shape[1:]))
-    quarters = np.round(4 * turns) == 4 * turns  # where sines and cosines are whole
-    exact = quarters.reshape(angles.shape)
+    whole = np.round(4 * turns) == 4 * turns  # quarters, where sines and cosines are 0 and 1
     c, s = (
-        jnp.asarray(np.where(exact, np.round(x), x), z[0].dtype)
-        for x in (np.cos(angles), np.sin(angles))
+        np.where(whole.reshape(x.shape), np.round(x), x) for x in (np.cos(angles), np.sin(angles))
     )
-    return c * z[0] - s * z[1], s * z[0] + c * z[1]
+    (c_re, s_re), (c_im, s_im) = ([_scaled(f, x) for f in (c, s)] for x in z)
+    return c_re - s_im, s_re + c_im
+
+
+def _scaled(factors: np.ndarray, x: Array) -> Array:
+    """Factors times numbers; zero times an infinite one is none, as where nothing is multiplied."""
+    product = jnp.asarray(factors, x.dtype) * x
+    return jnp.where(jnp.asarray(factors == 0), jnp.zeros_like(product), product)
 
 
 def _fourier(z: _Parts, sign: int) -> _Parts:
     """Discrete Fourier transforms along the first axis (Cooley and Tukey 1965)."""
     n = len(z[0])
-    if n == 1:
+    if n < 2:
         return z
     p = next((p for p in range(2, n) if n % p == 0), n)
     re, im = (x.reshape(n // p, p, *x.shape[1:]) for x in z)
@@ -168,10 +173,10 @@ def _fourier(z: _Parts, sign: int) -> _Parts:
 def _fft(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     """Fourier transforms along the last axes, of real arrays or to them along the last one."""
     lengths, kind = params["fft_lengths"], lax.FftType(params["fft_type"]).name
-    if max(lengths) > limits.WIDE or 0 in x.shape:
+    longest = max(lengths, default=1)
+    if longest > limits.WIDE:
         raise CannotFuseError(
-            f"primitive 'fft' of {max(lengths)} numbers cannot be fused, of up to {limits.WIDE} "
-            "it can",
+            f"primitive 'fft' of {longest} numbers cannot be fused, of up to {limits.WIDE} it can",
             "fft",
         )
     axes, back = [*range(x.ndim - len(lengths), x.ndim)], "I" in kind
@@ -287,14 +292,18 @@ def name_of(eqn: Any) -> str:
 
 def body_of(eqn: Any) -> Any | None:
     """What a primitive computes, as a closed jaxpr; None for others."""
-    found = _traced(Same(eqn)) if name_of(eqn) in _BODIES else None
+    found = _found(eqn)
     return None if isinstance(found, CannotFuseError) else found
 
 
 def refusal(eqn: Any) -> CannotFuseError | None:
     """Why there is no such body where others of the primitive have one."""
-    found = _traced(Same(eqn)) if name_of(eqn) in _BODIES else None
+    found = _found(eqn)
     return found if isinstance(found, CannotFuseError) else None
+
+
+def _found(eqn: Any) -> Any | CannotFuseError | None:
+    return _traced(Same(eqn)) if name_of(eqn) in _BODIES else None
 
 
 @functools.lru_cache(maxsize=limits.REMEMBERED)

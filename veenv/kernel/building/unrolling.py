@@ -207,7 +207,8 @@ def _program(
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
             f"the arguments of one point have more than {limit:,} entries; if an axis of them is a "
-            "batch, write the function for one point of it and call jax.vmap of it"
+            "batch, write the function for one point, and put jax.vmap around its kernel or "
+            "Jacobian"
         )
     ins = [
         np.array(

@@ -20,6 +20,7 @@ _SQUARE = 16  # entries of a leaf that are separated at once where all are
 _NEVER = np.iinfo(np.int64).max
 
 
+@remembered
 def lanes_of(program: ScalarProgram) -> int:
     """How many points a vector holds: a register's worth of the widest float, or two.
 
