@@ -257,7 +257,7 @@ def learner_of(name: str) -> Learner:
     if name in AGENTS:
         return partial(agent, name)
     if name == f"ppo{FROM_NOTHING}":
-        return partial(agent, "ppo", window=0)
+        return partial(agent, "ppo", from_nothing=True)
     if name in OTHERS:
         return {"one-file": one_file, "rejax": rejax}[name]
     check_method(name)
@@ -279,7 +279,8 @@ def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any
 
     steps, limit = (int(budget), None) if budget.isdecimal() else (None, budget)
     config = PPOConfig(seed=seed, steps=steps, **settings)
-    given = name == "ppo" and window_on(len(graph.eliminable), config) > 0
+    window = name == "ppo" and window_on(len(graph.eliminable), config)
+    given = window and not config.from_nothing
     run = train(graph, config, agent=name, callback=note, time_limit=limit)
     played = run.best.played(run.order.name)
     return Found(run.order.ids if given or played is None else played, course)

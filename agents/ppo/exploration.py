@@ -5,7 +5,8 @@ from them; others sample at higher and lower temperatures, only to find cheap or
 from a prefix of the graph's best order so far and follow the policy from there, which PPO learns
 from as well; and one may replay that order, for the policy to imitate (Oh et al. 2018,
 "Self-imitation learning"; restarts: Ecoffet et al. 2021, "First return, then explore").  With a
-window one of four or more replays it in any case, and the others' rewards count against its.
+window one of four or more replays it in any case, and the others' rewards count against its.  From
+nothing the window of some holds the cheapest vertices, and not the next ones of that order.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.own import Network
 from veenv.agents.ppo.phases import PHASES
 from veenv.agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
+from veenv.agents.ppo.windows import Windows
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count, largest_like, less, select
 from veenv.orders.order import Order
+
+BY_COST = 0.5
+"""Share of environments that choose among the cheapest vertices: 1/4 and 3/4 found as much."""
 
 MAX_TEMPERATURE = 2.0
 """Environments that do not teach sample at temperatures from its reciprocal to it."""
@@ -75,11 +80,13 @@ class Roles:
       temperature: at which it samples, float32 [E].
       restarts: whether it starts from a prefix of the best order, bool [E].
       replays: whether it replays the best order, bool [E].
+      by_cost: whether its window holds the vertices that cost least, bool [E].
     """
 
     temperature: Float[np.ndarray, " E"]
     restarts: Bool[np.ndarray, " E"]
     replays: Bool[np.ndarray, " E"]
+    by_cost: Bool[np.ndarray, " E"]
 
     @classmethod
     def of(cls, config: PPOConfig, num_envs: int) -> Roles:
@@ -107,7 +114,9 @@ class Roles:
         replaying = (place < num_envs - others - restarts) & (
             place >= num_envs - others - restarts - replays
         )
-        return cls(temperature, restarting, replaying)
+        # What an order prescribes need not be among the cheapest.
+        free = ~restarting & ~replaying & config.from_nothing
+        return cls(temperature, restarting, replaying, free & (place < BY_COST * num_envs))
 
     @property
     def follows(self) -> Bool[np.ndarray, " E"]:
@@ -138,16 +147,18 @@ def play(
     num_graphs = len(found.order)
     roles = Roles.of(config, len(params.vertex_ids) // num_graphs)
     prefix_key, key = jax.random.split(key)
-    moves, window = prefixes(found, roles, prefix_key), config.window or 0
+    moves = prefixes(found, roles, prefix_key)
     temperature = jnp.tile(roles.temperature, num_graphs)
-    ahead = found.order.repeat(len(roles.restarts), axis=0) if window else None
-    trajectory, episodes = rollout(
-        env, params, network, key, temperature, moves, PHASES, ahead, window
-    )
-    if window and roles.replays.any():
+    known = (found.order[:, 0] >= 0).repeat(len(roles.replays))
+    windows = None
+    if config.window:
+        ahead = found.order.repeat(len(roles.replays), axis=0)
+        by_cost = jnp.tile(roles.by_cost, num_graphs) | ~known if config.from_nothing else None
+        windows = Windows(ahead, by_cost, config.window)
+    trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES, windows)
+    if config.window and roles.replays.any():
         trajectory = to_the_best(trajectory, roles, num_graphs)
-    known = found.order[:, 0] >= 0
-    replays = jnp.tile(roles.replays, num_graphs) & known.repeat(len(roles.replays))
+    replays = jnp.tile(roles.replays, num_graphs) & known
     trajectory = dataclasses.replace(
         trajectory,
         on_policy=jnp.where((temperature == 1)[None], trajectory.on_policy, 0.0),

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.ppo import PPOConfig, lambda_of
 from veenv.agents.nn.batched import read_steps
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
@@ -19,7 +19,7 @@ from veenv.agents.ppo import losses
 from veenv.agents.ppo.exploration import BestSoFar, play
 from veenv.agents.ppo.gae import generalized_advantages, normalize
 from veenv.agents.ppo.phases import in_phases
-from veenv.agents.ppo.rollouts import Episodes, Trajectory, prior
+from veenv.agents.ppo.rollouts import Episodes, Trajectory
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
 
@@ -37,6 +37,7 @@ class Batch:
       advantage: normalised, float32 [T, B].
       target: of the value, float32 [T, B].
       weight: 1 for steps that PPO learns from, 0 for padding and for others, float32 [T, B].
+      prior: what is added to the logits, float32 [T, B, K]; None if nothing is.
       imitate: 1 for steps to imitate, float32 [T, B]; None if there never are any.
     """
 
@@ -47,6 +48,7 @@ class Batch:
     advantage: Float[Array, "*n"]
     target: Float[Array, "*n"]
     weight: Float[Array, "*n"]
+    prior: Float[Array, "*n K"] | None = None
     imitate: Float[Array, "*n"] | None = None
 
 
@@ -118,7 +120,7 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
     """Advantages and targets of whole episodes, a batch for each phase."""
     chex.assert_rank([trajectory.reward, trajectory.value], 2)
     advantage, target = generalized_advantages(
-        trajectory.reward, trajectory.value, 1.0, config.gae_lambda
+        trajectory.reward, trajectory.value, 1.0, lambda_of(config)
     )
     whole = Batch(
         trajectory.inputs,
@@ -128,6 +130,7 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
         normalize(advantage, trajectory.on_policy),
         target,
         trajectory.on_policy,
+        trajectory.prior,
         trajectory.replayed,
     )
     return in_phases(whole)
@@ -151,7 +154,7 @@ def make_loss(
     """
 
     def loss(network: Network, parts: Sequence[Batch]) -> tuple[Array, Stats]:
-        found: Any = of_steps(*reread(network, parts, config.window or 0), config, progress)
+        found: Any = of_steps(*reread(network, parts), config, progress)
         number, stats = found, {}
         if isinstance(found, tuple) and len(found) == 2:
             number, stats = found
@@ -166,11 +169,13 @@ def make_loss(
     return loss
 
 
-def reread(network: Network, parts: Sequence[Batch], window: int) -> tuple[Outputs, Batch]:
+def reread(network: Network, parts: Sequence[Batch]) -> tuple[Outputs, Batch]:
     """What a network says of steps, and these, for all phases together."""
-    seen, bias = [], prior(window)
+    seen = []
     for part in parts:
         logits, value = read_steps(network, part.inputs)
-        log_prob, entropy = log_prob_and_entropy(logits + bias, part.inputs.mask, part.action)
-        seen.append((Outputs(log_prob, entropy, value), dataclasses.replace(part, inputs=())))
+        logits = logits if part.prior is None else logits + part.prior
+        log_prob, entropy = log_prob_and_entropy(logits, part.inputs.mask, part.action)
+        bare = dataclasses.replace(part, inputs=(), prior=None)
+        seen.append((Outputs(log_prob, entropy, value), bare))
     return jax.tree.map(lambda *x: jnp.concatenate(x), *seen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -14,10 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from veenv.agents.nn.distributions import choose, log_prob_and_entropy
 from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo.phases import phases_of
+from veenv.agents.ppo.windows import Windows, next_slots
 from veenv.env import EnvParams, State, VertexEnv
-from veenv.env.bits import member, num_words, pack_flags
 from veenv.env.counts import Count, largest_like, select
-from veenv.env.precedence import left_slots
 
 
 @jax.tree_util.register_dataclass
@@ -36,6 +34,7 @@ class Trajectory:
         float32 [T, B].
       on_policy: 1 where PPO may learn from the step: active, and the policy's own choice,
         float32 [T, B].
+      prior: what was added to the logits, float32 [T, B, K]; None without windows.
       replayed: 1 where the step is to be imitated, float32 [T, B]; None if there never are any.
     """
 
@@ -47,6 +46,7 @@ class Trajectory:
     reward: Float[Array, "T B"]
     active: Float[Array, "T B"]
     on_policy: Float[Array, "T B"]
+    prior: Float[Array, "T B K"] | None = None
     replayed: Float[Array, "T B"] | None = None
 
 
@@ -98,15 +98,14 @@ def rollout(
     temperature: Float[Array, " B"] | float = 1.0,
     prefix: Int[Array, "B A"] | None = None,
     most_phases: int = 1,
-    ahead: Int[Array, "B A"] | None = None,
-    window: int = 0,
+    windows: Windows | None = None,
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
     The logits are divided by the temperature, one for all or float32 [B]; only 1 gives steps that
     PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
-    the policy says.  An episode is cut into at most so many phases.  With a window the policy
-    chooses among the next slots of the orders `ahead`, the nearer the likelier (`prior`).
+    the policy says.  An episode is cut into at most so many phases.  With windows, among whose
+    slots the policy then chooses, it is one phase.
     """
     shape = params.vertex_ids.shape
     scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), shape[:1])
@@ -114,18 +113,15 @@ def rollout(
     keys = jax.random.split(key, env.num_actions)
     moves = None if prefix is None else prefix.T
     parts: list[Trajectory] = []
-    for phase in phases_of(env.num_actions, most_phases, window):
+    for phase in phases_of(env.num_actions, most_phases, 0 if windows is None else windows.size):
         # Drawn at once, since one step's few numbers take longer to draw than to use.
-        size = (shape[0], window) if window else shape
+        size = shape if windows is None else (shape[0], windows.size)
         noise = jax.vmap(lambda k, size=size: jax.random.gumbel(k, size))(keys[phase.steps])
-        slots = jax.vmap(partial(kept_slots, phase.num_slots))
-        if window:
-            read = lambda s, slots=slots: slots(s, params, ahead)  # noqa: E731
-        else:
-            fixed = slots(state, params) if phase.start else None
-            noise = noise if fixed is None else jax.vmap(_at, (0, None))(noise, fixed)
-            read = lambda _, fixed=fixed: fixed  # noqa: E731
-        step = partial(_step, env, params, network, scale, prior(window), read)
+        fixed = None
+        if windows is None and phase.start:
+            fixed = jax.vmap(partial(next_slots, phase.num_slots))(state, params)
+            noise = jax.vmap(_at, (0, None))(noise, fixed)
+        step = partial(_step, env, params, network, scale, windows or fixed)
         prescribed = None if moves is None else moves[phase.steps]
         state, seen = jax.lax.scan(step, state, (noise, prescribed))
         parts.append(seen)
@@ -134,35 +130,6 @@ def rollout(
     joined = jax.tree.map(lambda *x: jnp.concatenate(x), *bare)
     episodes = Episodes(state.cost, state.order, ~state.action_mask.any(-1))
     return dataclasses.replace(joined, inputs=inputs), episodes
-
-
-def prior(window: int) -> Float[Array, "1 K"] | float:
-    """What is added to the logits of a window: the next place is e times as likely as that behind.
-
-    So the first episodes cost little more than the order ahead, and yet differ; 0 without a window.
-    """
-    return -jnp.arange(window, dtype=jnp.float32)[None] if window else 0.0
-
-
-def kept_slots(
-    num_slots: int, state: State, params: EnvParams, order: Int[Array, " A"] | None = None
-) -> Int[Array, " K"]:
-    """The first slots whose vertices are left, ascending or as in an order, int32 [K]; A behind.
-
-    Args:
-      num_slots: K.
-      state: of one environment.
-      params: its graph.
-      order: slots, -1 padded.
-    """
-    left = left_slots(params, state.action_mask, state.order)
-    if order is not None:
-        left = jnp.where(order >= 0, left.at[order].get(mode="clip"), False)
-    ranks = jnp.arange(num_slots, dtype=jnp.int32)
-    words = jnp.broadcast_to(pack_flags(left), (num_slots, num_words(len(left))))
-    found = member(words, ranks)
-    found = found if order is None else order.at[found].get(mode="clip")
-    return jnp.where(ranks < left.sum(dtype=jnp.int32), found, len(left))
 
 
 def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
@@ -175,16 +142,16 @@ def _step(
     params: EnvParams,
     network: Network,
     scale: Float[Array, " B"],
-    bias: Float[Array, "1 K"] | float,
-    read: Callable[[State], Int[Array, "B K"] | None],
+    read: Windows | Int[Array, "B K"] | None,
     state: State,
     x: tuple[Float[Array, "B K"], Int[Array, " B"] | None],
 ) -> tuple[State, Trajectory]:
     """One step of B environments, of which the network reads some slots, or all of them."""
-    (noise, prescribed), slots = x, read(state)
+    noise, prescribed = x
+    slots, prior = read(env, state, params) if isinstance(read, Windows) else (read, None)
     inputs = jax.vmap(partial(network.read, env))(state, params, slots)
     logits, value = jax.vmap(network)(inputs)
-    logits = (logits + bias) / scale[:, None]
+    logits = (logits if prior is None else logits + prior) / scale[:, None]
     place, log_prob = choose(logits, inputs.mask, noise)
     on_policy = active = (~state.terminated).astype(jnp.float32)
     if prescribed is not None:
@@ -197,5 +164,5 @@ def _step(
     action = place if slots is None else _at(slots, place[:, None])[:, 0]
     state, reward, _ = jax.vmap(env.transition)(state, action, params)
     reward, value = reward * active, value * active
-    seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, on_policy)
+    seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, on_policy, prior)
     return state, seen

@@ -88,7 +88,7 @@ class Trainer:
       num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
         the number of graphs.
       steps_per_update: environment steps that one train step plays, padding left out.
-      known: with a window the orders that training starts from, one for each graph.
+      known: with a window the orders that training starts from, one for each graph, or none.
       placement: the devices that share the environments.
       seeds: those that train side by side (`beside`); none of one alone.
 
@@ -115,7 +115,7 @@ class Trainer:
         """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
 
         Training starts from `network`, or from fresh parameters as the settings say, and with a
-        window from the orders that are known, one for each graph.
+        window from the orders that are known, one for each graph, or an empty sequence.
 
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
@@ -130,7 +130,7 @@ class Trainer:
         if config.learned_share is None:
             config = dataclasses.replace(config, learned_share=agent.learned_share)
         window = 0 if known is None else window_on(tasks.env.num_actions, config)
-        config = dataclasses.replace(config, window=window)
+        config = dataclasses.replace(config, window=window, from_nothing=bool(window) and not known)
         self.config, self.agent, self._network = config, agent, network
         self.seeds: tuple[int, ...] = ()
         self.known = tuple(known) if window and known is not None else ()
@@ -161,7 +161,7 @@ class Trainer:
         self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
         self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
         params = tasks.params
-        if self.config.window and params.reference is None:
+        if self.known and params.reference is None:
             # Costs less those of the known order: returns are small, whatever is still to come.
             reference = np.zeros((len(tasks), tasks.env.num_actions), np.int64)
             for row, graph, order in zip(reference, tasks.graphs, self.known, strict=True):
@@ -218,7 +218,7 @@ class Trainer:
         network = self._first_network(net_key)
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
         found = None
-        if config.window:
+        if self.known:
             found = BestSoFar.of(self.known, self.tasks)
         elif explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)

@@ -168,7 +168,8 @@ def make_trainer(
             )
         known = None
         if stay and window_on(played.env.num_actions, ppo):
-            known = [known_order(graph, played.env.cost) for graph in played.graphs]
+            starts = () if ppo.from_nothing else played.graphs
+            known = [known_order(graph, played.env.cost) for graph in starts]
         own = PPO
         if loss is not None:
             _check_loss(loss)

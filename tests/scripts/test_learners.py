@@ -156,7 +156,7 @@ def test_starts_are_named_and_costs_are_kept_by_time(config):
     assert starts["ppo"] == learners.start_of("policy-32", 20) == "the shipped policy"
     assert starts["ppo-from-nothing"] == learners.start_of("ppo", 98) == "nothing"
     assert learners.start_of("auto", 40) == learners.start_of("anneal", 900) == "classical orders"
-    assert learners.learner_of("ppo-from-nothing").keywords == {"window": 0}
+    assert learners.learner_of("ppo-from-nothing").keywords == {"from_nothing": True}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from veenv.env.arguments import check_state, chosen_params, to_slot
+from veenv.env.counts import Count
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.observe import ObservationKind, Observer, PackedObservation
 from veenv.env.precedence import encode_before, left_slots, legal_slots
@@ -198,6 +199,11 @@ class VertexEnv:
         params = chosen_params(params, self.default_params)
         check_state(state, params)
         return self._observer(state.core, state.action_mask, params)
+
+    def costs(self, state: State, params: EnvParams | None = None) -> Count:
+        """What eliminating each slot's vertex costs now: counts [A], 0 where none is left."""
+        params = chosen_params(params, self.default_params)
+        return self._rules.degrees(state.core, params)[2]
 
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> VertexEnv:
         """The same environment with another kind of observations.

@@ -44,7 +44,7 @@ def test_wrong_values_are_refused_by_name(name, value):
 
 def test_every_field_is_checked_and_documented():
     names = {f.name for f in dataclasses.fields(PPOConfig)}
-    assert names - set(WRONG) == {"bfloat16"}
+    assert names - set(WRONG) == {"bfloat16", "from_nothing"}
     source = inspect.getsource(PPOConfig)
     for name in names:
         assert re.search(rf'    {name}: [^\n]*\n    """[^"]+\."""', source), name

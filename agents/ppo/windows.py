@@ -1,0 +1,79 @@
+"""Windows: of a large graph the policy reads a few slots in each step."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from veenv.env import EnvParams, State, VertexEnv
+from veenv.env.bits import member, num_words, pack_flags
+from veenv.env.precedence import left_slots
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """What B environments read: the next slots of an order, or the slots that cost least now.
+
+    Attributes:
+      ahead: orders as slots, -1 padded, int32 [B, A].
+      by_cost: which environments read the slots that cost least, bool [B]; None if none does.
+      size: K, slots that are read in each step.
+    """
+
+    ahead: Int[Array, "B A"]
+    by_cost: Bool[Array, " B"] | None
+    size: int = dataclasses.field(metadata={"static": True})
+
+    def __call__(
+        self, env: VertexEnv, state: State, params: EnvParams
+    ) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
+        """Slots that B states let read, A behind the last one, and what is added to their logits.
+
+        Each further place in an order is e times less likely, so that episodes cost little more
+        than it and yet differ.  One of the cheapest slots is the likelier the less it costs, in
+        inverse proportion.
+        """
+        found = jax.vmap(partial(next_slots, self.size))(state, params, self.ahead)
+        prior = jnp.broadcast_to(-jnp.arange(self.size, dtype=jnp.float32), found.shape)
+        if self.by_cost is None:
+            return found, prior
+        other = jax.vmap(partial(cheapest_slots, self.size, env))(state, params)
+        chosen = partial(jnp.where, self.by_cost[:, None])
+        return chosen(other[0], found), chosen(other[1], prior)
+
+
+def next_slots(
+    size: int, state: State, params: EnvParams, order: Int[Array, " A"] | None = None
+) -> Int[Array, " K"]:
+    """The first slots whose vertices are left, ascending or as in an order, int32 [K]; A behind.
+
+    Args:
+      size: K.
+      state: of one environment.
+      params: its graph.
+      order: slots, -1 padded.
+    """
+    left = left_slots(params, state.action_mask, state.order)
+    if order is not None:
+        left = jnp.where(order >= 0, left.at[order].get(mode="clip"), False)
+    ranks = jnp.arange(size, dtype=jnp.int32)
+    words = jnp.broadcast_to(pack_flags(left), (size, num_words(len(left))))
+    found = member(words, ranks)
+    found = found if order is None else order.at[found].get(mode="clip")
+    return jnp.where(ranks < left.sum(dtype=jnp.int32), found, len(left))
+
+
+def cheapest_slots(
+    size: int, env: VertexEnv, state: State, params: EnvParams
+) -> tuple[Int[Array, " K"], Float[Array, " K"]]:
+    """The legal slots that cost least now, A behind the last one, and their prior: [K] each."""
+    costs = jnp.where(state.action_mask, env.costs(state, params).astype(jnp.float32), jnp.inf)
+    negative, found = jax.lax.top_k(-costs, size)
+    here = negative > -jnp.inf
+    prior = jnp.where(here, -jnp.log(1 - negative), 0.0)
+    return jnp.where(here, found, len(costs)).astype(jnp.int32), prior
