@@ -260,7 +260,13 @@ def learner_of(name: str) -> Learner:
         return partial(agent, "ppo", from_nothing=True)
     if name in OTHERS:
         return {"one-file": one_file, "rejax": rejax}[name]
-    check_method(name)
+    try:
+        check_method(name)
+    except ValueError as error:
+        learners = ", ".join((*AGENTS, f"ppo{FROM_NOTHING}", *OTHERS))
+        raise ValueError(
+            f"learner must be one of {learners} or a method of search: {error}"
+        ) from None
     return partial(searched, name)
 
 

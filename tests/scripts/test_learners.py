@@ -82,7 +82,7 @@ def test_a_search_and_an_agent(config):
     assert graph.cost(found.order) == found.course[-1][3] == 17
     learner = learners.learner_of("ppo")
     assert learner.args == ("ppo",)
-    with pytest.raises(ValueError, match="method must be one of"):
+    with pytest.raises(ValueError, match=r"one of ppo, .*method must be one of"):
         learners.learner_of("nosuch")
 
 
