@@ -97,10 +97,12 @@ def search_batch(
     state: TrainState,
     key: PRNGKeyArray,
     config: PPOConfig,
+    progress: Float[Array, ""],
     *,
     search: SearchConfig,
 ) -> tuple[tuple[Lessons], Episodes, None]:
     """Episodes with a search before every move: AlphaZero's part of an `Agent`."""
+    del progress
     searches, episodes = self_play(env, params, state.network, key, search)
     return (make_lessons(searches, lambda_of(config)),), episodes, None
 

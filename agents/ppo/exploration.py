@@ -136,8 +136,11 @@ def play(
     key: PRNGKeyArray,
     found: BestSoFar | None,
     config: PPOConfig,
+    progress: Float[Array, ""] | float = 0.0,
 ) -> tuple[Trajectory, Episodes, BestSoFar | None]:
     """An episode in each of B environments, every one in its role.
+
+    From nothing all of them read windows of the best order when `BY_COST` of the training is over.
 
     Returns:
       The steps, the episodes, and the best orders with these episodes' taken in.
@@ -153,7 +156,9 @@ def play(
     windows = None
     if config.window:
         ahead = found.order.repeat(len(roles.replays), axis=0)
-        by_cost = jnp.tile(roles.by_cost, num_graphs) | ~known if config.from_nothing else None
+        by_cost = None
+        if config.from_nothing:
+            by_cost = (jnp.tile(roles.by_cost, num_graphs) & (progress < BY_COST)) | ~known
         windows = Windows(ahead, by_cost, config.window)
     trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES, windows)
     if config.window and roles.replays.any():

@@ -137,10 +137,16 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
 
 
 def play_batch(
-    env: VertexEnv, params: EnvParams, state: TrainState, key: PRNGKeyArray, config: PPOConfig
+    env: VertexEnv,
+    params: EnvParams,
+    state: TrainState,
+    key: PRNGKeyArray,
+    config: PPOConfig,
+    progress: Float[Array, ""],
 ) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
     """An episode in each of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
-    trajectory, episodes, found = play(env, params, state.network, key, state.found, config)
+    played = play(env, params, state.network, key, state.found, config, progress)
+    trajectory, episodes, found = played
     return make_batch(trajectory, config), episodes, found
 
 

@@ -55,15 +55,16 @@ class Agent:
     """How to play, and what to learn from it.
 
     Attributes:
-      play: plays the graphs of B params with the network of a state: what to learn from, for each
+      play: plays the graphs of B params with the network of a state, when a share of the training,
+        from 0 to 1, is over: what to learn from, for each
         phase of the episodes arrays [T, B, ...] with `value`, `target` and `weight`; the episodes;
         the best orders so far.
-      loss: the loss when a share of the training, from 0 to 1, is over.
+      loss: the loss when such a share is over.
       learned_share: `PPOConfig.learned_share` where the settings do not say.
     """
 
     play: Callable[
-        [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig],
+        [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig, Array],
         tuple[tuple[Any, ...], Episodes, BestSoFar | None],
     ]
     loss: Callable[[PPOConfig, Array], Loss]
@@ -277,7 +278,8 @@ class Trainer:
     ) -> tuple[TrainState, Update]:
         config = self.config
         play_key, learn_key, key = jax.random.split(state.key, 3)
-        parts, episodes, found = self.agent.play(self._env, params, state, play_key, config)
+        played = self.agent.play(self._env, params, state, play_key, config, progress)
+        parts, episodes, found = played
         parts = self.placement.constrain(parts, axis=1)
         loss = self.agent.loss(config, progress)
         network, opt_state, stats = fit(
