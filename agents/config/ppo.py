@@ -61,8 +61,8 @@ class PPOConfig:
     training then starts from; 0 for all. By default 32 on graphs of more than 150 vertices: there a
     first update without one takes a third of a minute."""
     from_nothing: bool = False
-    """Start from no order on large graphs: with a window, half of the environments then choose
-    among the vertices that cost least now, the others in the best order that was played so far."""
+    """Start from no order on large graphs: with a window, half of the environments choose among the
+    vertices that cost least now for half of a start, the others in the best order so far."""
     temperatures: float = 0.0
     """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
     not to learn from."""

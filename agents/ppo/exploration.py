@@ -29,7 +29,8 @@ from veenv.env.counts import Count, largest_like, less, select
 from veenv.orders.order import Order
 
 BY_COST = 0.5
-"""Share of environments that choose among the cheapest vertices: 1/4 and 3/4 found as much."""
+"""Share of environments that choose among the cheapest vertices, and of a start in which they do:
+1/4 and 3/4 of the environments found as much, and all of the start less."""
 
 MAX_TEMPERATURE = 2.0
 """Environments that do not teach sample at temperatures from its reciprocal to it."""
@@ -140,7 +141,7 @@ def play(
 ) -> tuple[Trajectory, Episodes, BestSoFar | None]:
     """An episode in each of B environments, every one in its role.
 
-    From nothing all of them read windows of the best order when `BY_COST` of the training is over.
+    From nothing all of them read windows of the best order when `BY_COST` of a start is over.
 
     Returns:
       The steps, the episodes, and the best orders with these episodes' taken in.
