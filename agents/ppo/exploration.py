@@ -32,6 +32,9 @@ BY_COST = 0.5
 """Share of environments that choose among the cheapest vertices, and of a start in which they do:
 1/4 and 3/4 of the environments found as much, and all of the start less."""
 
+FEWEST_WIDE = 200
+"""Updates in which they do so in any case: after half of a hundred they had not learned enough."""
+
 MAX_TEMPERATURE = 2.0
 """Environments that do not teach sample at temperatures from its reciprocal to it."""
 
@@ -137,11 +140,11 @@ def play(
     key: PRNGKeyArray,
     found: BestSoFar | None,
     config: PPOConfig,
-    progress: Float[Array, ""] | float = 0.0,
+    wide: Bool[Array, ""] | bool = True,
 ) -> tuple[Trajectory, Episodes, BestSoFar | None]:
     """An episode in each of B environments, every one in its role.
 
-    From nothing all of them read windows of the best order when `BY_COST` of a start is over.
+    From nothing only a wide search reads windows of the cheapest vertices where an order is known.
 
     Returns:
       The steps, the episodes, and the best orders with these episodes' taken in.
@@ -159,7 +162,7 @@ def play(
         ahead = found.order.repeat(len(roles.replays), axis=0)
         by_cost = None
         if config.from_nothing:
-            by_cost = (jnp.tile(roles.by_cost, num_graphs) & (progress < BY_COST)) | ~known
+            by_cost = (jnp.tile(roles.by_cost, num_graphs) & wide) | ~known
         windows = Windows(ahead, by_cost, config.window)
     trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES, windows)
     if config.window and roles.replays.any():

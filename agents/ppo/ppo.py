@@ -16,7 +16,7 @@ from veenv.agents.nn.batched import read_steps
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
 from veenv.agents.ppo import losses
-from veenv.agents.ppo.exploration import BestSoFar, play
+from veenv.agents.ppo.exploration import BY_COST, FEWEST_WIDE, BestSoFar, play
 from veenv.agents.ppo.gae import generalized_advantages, normalize
 from veenv.agents.ppo.phases import in_phases
 from veenv.agents.ppo.rollouts import Episodes, Trajectory
@@ -145,7 +145,8 @@ def play_batch(
     progress: Float[Array, ""],
 ) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
     """An episode in each of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
-    played = play(env, params, state.network, key, state.found, config, progress)
+    wide = (progress < BY_COST) | (state.num_updates < FEWEST_WIDE)
+    played = play(env, params, state.network, key, state.found, config, wide)
     trajectory, episodes, found = played
     return make_batch(trajectory, config), episodes, found
 
