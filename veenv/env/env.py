@@ -203,6 +203,7 @@ class VertexEnv:
     def costs(self, state: State, params: EnvParams | None = None) -> Count:
         """What eliminating each slot's vertex costs now: counts [A], 0 where none is left."""
         params = chosen_params(params, self.default_params)
+        check_state(state, params)
         return self._rules.degrees(state.core, params)[2]
 
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> VertexEnv:

@@ -13,8 +13,8 @@ import veenv
 from tests.agents.conftest import SHARED
 from veenv import agents
 from veenv.agents.config.ppo import PPOConfig, window_on
-from veenv.agents.ppo.exploration import BestSoFar, Roles, play
-from veenv.agents.ppo.ppo import make_batch, reread
+from veenv.agents.ppo.exploration import FEWEST_WIDE, BestSoFar, Roles, play
+from veenv.agents.ppo.ppo import make_batch, play_batch, reread
 from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.windows import Windows, cheapest_slots, next_slots
 from veenv.agents.training import curriculum
@@ -145,53 +145,93 @@ def test_no_run_ends_above_the_classical_orders_of_a_large_task(monkeypatch, tan
 NOTHING = dataclasses.replace(CONFIG, from_nothing=True, num_envs=8, steps=600)
 
 
-def test_from_nothing_no_order_is_known_but_what_was_played(tangle_task):
+def is_near(slots, order):
+    """Whether each of the slots is among the next four of an order."""
+    left, near = list(order), []
+    for slot in slots:
+        near.append(left.index(slot) < 4)
+        left.remove(slot)
+    return all(near)
+
+
+def is_cheap(slots, tasks):
+    """Whether nothing that is left costs less than each of the slots but three vertices."""
+    order, [graph] = tasks.vertex_ids(0, slots), tasks.graphs
+    for k, own in enumerate(graph.costs(order)):
+        others = [(*order[:k], v, *(w for w in order[k:] if w != v)) for v in order[k:]]
+        if sorted(graph.costs(other)[k] for other in others)[:4][-1] < own:
+            return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def nothing(tangle_task):
     trainer = make_trainer("ppo", NOTHING, agents.SearchConfig(), tangle_task)
     assert trainer.known == ()
-    state, params = trainer.init(), trainer._params
-    env, [graph] = tangle_task.env, tangle_task.graphs
-    step = jax.jit(lambda found, key: play(env, params, state.network, key, found, trainer.config))
-    first, episodes, found = jax.device_get(step(state.found, jax.random.key(1)))
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def updates(nothing):
+    """What is played in two updates, and what is known before, between and after them."""
+    state, params = nothing.init(), nothing._params
+    env, config = nothing.tasks.env, nothing.config
+    step = jax.jit(lambda found, key: play(env, params, state.network, key, found, config))
+    first = jax.device_get(step(state.found, jax.random.key(1)))
+    return first, jax.device_get(step(first[2], jax.random.key(2)))
+
+
+def test_from_nothing_no_order_is_known_but_what_was_played(nothing, updates):
+    (first, episodes, found), (second, later, better) = updates
     assert episodes.complete.all()
     assert first.on_policy.all()
+    assert all(is_cheap(slots, nothing.tasks) for slots in episodes.order)
     assert int(found.cost[0]) == min(episodes.cost)
-    second, episodes, better = jax.device_get(step(found, jax.random.key(2)))
-    roles = Roles.of(trainer.config, 8)
+    roles = Roles.of(nothing.config, 8)
     [replay] = np.flatnonzero(roles.replays)
-    assert roles.by_cost.sum() == 4
-    assert not roles.by_cost[replay]
-    np.testing.assert_array_equal(episodes.order[replay], found.order[0])
-    for slots, by_cost in zip(episodes.order, roles.by_cost, strict=True):
-        order = tangle_task.vertex_ids(0, slots)
-        graph.check_order(order)
-        left = found.order[0].tolist()
-        near = []
-        for slot in slots:
-            near.append(left.index(slot) < 4)
-            left.remove(slot)
-        assert all(near) or by_cost
-    near = jax.jit(lambda key: play(env, params, state.network, key, found, trainer.config, False))
-    for slots in jax.device_get(near(jax.random.key(3))[1].order):
-        left = found.order[0].tolist()
-        for slot in slots:
-            assert left.index(slot) < 4
-            left.remove(slot)
-    saved = int(found.cost[0]) - np.asarray(episodes.cost)
-    np.testing.assert_allclose(second.reward.sum(0) * params.scale, saved, atol=1e-4)
-    assert int(better.cost[0]) == min(int(found.cost[0]), min(episodes.cost))
-    for seen in (first, second):  # the loss reads the policy that played
-        parts = make_batch(seen, trainer.config)
+    assert roles.by_cost.tolist() == [True] * 4 + [False] * 4
+    np.testing.assert_array_equal(later.order[replay], found.order[0])
+    near = [is_near(slots, found.order[0].tolist()) for slots in later.order]
+    cheap = [is_cheap(slots, nothing.tasks) for slots in later.order]
+    assert all(near[4:])
+    assert all(cheap[:4])
+    assert not any(near[:4])
+    saved = int(found.cost[0]) - np.asarray(later.cost)
+    scale = nothing._params.scale
+    np.testing.assert_allclose(second.reward.sum(0) * scale, saved, atol=1e-4)
+    assert int(better.cost[0]) == min(int(found.cost[0]), min(later.cost))
+
+
+def test_the_loss_reads_the_policy_that_played(nothing, updates):
+    for seen, *_ in updates:
+        parts = make_batch(seen, nothing.config)
         flat = [jax.tree.map(lambda x: x.reshape(len(x) * 8, *x.shape[2:]), part) for part in parts]
-        outputs, batch = jax.jit(reread)(state.network, flat)
+        outputs, batch = jax.jit(reread)(nothing.init().network, flat)
         played = batch.weight > 0
         np.testing.assert_allclose(outputs.log_prob[played], batch.log_prob[played], atol=1e-4)
 
 
-def test_training_from_nothing_finds_orders_of_its_own(tangle_task):
+@pytest.mark.parametrize(
+    ("progress", "num_updates", "wide"),
+    [(0.4, FEWEST_WIDE, True), (0.6, FEWEST_WIDE - 1, True), (0.6, FEWEST_WIDE, False)],
+)
+def test_the_second_half_follows_the_best_order(progress, num_updates, wide, nothing, updates):
+    found = updates[0][2]
+    state = dataclasses.replace(nothing.init(), found=found, num_updates=jnp.int32(num_updates))
+    step = jax.jit(
+        lambda key, progress: play_batch(
+            nothing.tasks.env, nothing._params, state, key, nothing.config, progress
+        )
+    )
+    orders = jax.device_get(step(jax.random.key(3), jnp.float32(progress))[1].order)
+    near = [is_near(slots, found.order[0].tolist()) for slots in orders]
+    assert all(near[4:])
+    assert any(near[:4]) == all(near[:4]) == (not wide)
+
+
+def test_training_from_nothing_keeps_the_cheapest_order_that_was_played(tangle_task):
     run = agents.train(tangle_task, NOTHING)
     [graph] = tangle_task.graphs
     assert graph.cost(run.order.ids) == run.best.cost("tangle")
     assert "PPO" in run.order.found_by
-    least = [row["min_cost"]["tangle"] for row in run.history]
-    assert run.best.cost("tangle") == min(least)
-    assert min(least) <= least[0]
+    assert run.best.cost("tangle") == min(row["min_cost"]["tangle"] for row in run.history)
