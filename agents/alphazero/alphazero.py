@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from veenv.agents.alphazero.planning import Searches, self_play
-from veenv.agents.config.ppo import PPOConfig, lambda_of
+from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.distributions import MASKED_LOGIT
 from veenv.agents.nn.own import Inputs, Network
@@ -97,14 +97,12 @@ def search_batch(
     state: TrainState,
     key: PRNGKeyArray,
     config: PPOConfig,
-    progress: Float[Array, ""],
     *,
     search: SearchConfig,
 ) -> tuple[tuple[Lessons], Episodes, None]:
     """Episodes with a search before every move: AlphaZero's part of an `Agent`."""
-    del progress
     searches, episodes = self_play(env, params, state.network, key, search)
-    return (make_lessons(searches, lambda_of(config)),), episodes, None
+    return (make_lessons(searches, config.gae_lambda),), episodes, None
 
 
 def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:

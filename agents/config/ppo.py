@@ -36,9 +36,8 @@ class PPOConfig:
     """Weight of the entropy bonus at the start."""
     final_ent_coef: float = 0.0
     """Weight of the entropy bonus at the end; in between it falls linearly."""
-    gae_lambda: float | None = None
-    """λ of generalised advantage estimation; the discount is 1, since costs add up. By default
-    0.95, and 0.99 from nothing with a window: there 0.95 unlearns what it has learned."""
+    gae_lambda: float = 0.95
+    """λ of generalised advantage estimation; the discount is 1, since costs add up."""
     clip_eps: float = 0.2
     """How far the probability ratio may move before the policy loss stops rewarding it."""
     value_clip_eps: float = 0.2
@@ -61,8 +60,8 @@ class PPOConfig:
     training then starts from; 0 for all. By default 32 on graphs of more than 150 vertices: there a
     first update without one takes a third of a minute."""
     from_nothing: bool = False
-    """Start from no order on large graphs: with a window, half of the environments choose among the
-    vertices that cost least now for half of a start, the others in the best order so far."""
+    """Start from no order on large graphs: with a window, the first update chooses among the
+    vertices that cost least now."""
     temperatures: float = 0.0
     """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
     not to learn from."""
@@ -89,16 +88,6 @@ class PPOConfig:
         check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
         check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)
-
-
-def lambda_of(config: PPOConfig) -> float:
-    """The λ that was asked for, or the default.
-
-    >>> lambda_of(PPOConfig()), lambda_of(PPOConfig(from_nothing=True))
-    (0.95, 0.99)
-    """
-    default = 0.99 if config.from_nothing else 0.95
-    return default if config.gae_lambda is None else config.gae_lambda
 
 
 def window_on(num_vertices: int, config: PPOConfig) -> int:

@@ -12,8 +12,9 @@ def generalized_advantages(
     values: Float[Array, "T B"],
     gamma: float = 1.0,
     gae_lambda: float = 1.0,
+    ends: Float[Array, "T B"] | None = None,
 ) -> tuple[Float[Array, "T B"], Float[Array, "T B"]]:
-    """Advantages and value targets of episodes that end with step T.
+    """Advantages and value targets of episodes, of which the last ones end with step T.
 
     Schulman et al. (2016), "High-dimensional continuous control using generalized advantage
     estimation", equation 16: A_t = sum_k (γλ)^k δ_{t+k} with δ_t = r_t + γ V_{t+1} - V_t.
@@ -25,6 +26,7 @@ def generalized_advantages(
       values: the critic's estimate before each step, float32 [T, B].
       gamma: discount; 1 because the sum of costs is what is minimised.
       gae_lambda: λ in [0, 1]; 1 gives Monte-Carlo returns minus the baseline.
+      ends: 1 where an episode ends before the last step, too, float32 [T, B].
 
     Returns:
       Advantages and value targets (advantages + values), both float32 [T, B].
@@ -36,13 +38,16 @@ def generalized_advantages(
       ([-0.5, 0.5], [-3.0, -2.0])
     """
     following = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
-    deltas = rewards + gamma * following - values
+    goes_on = jnp.ones_like(values) if ends is None else 1.0 - ends
+    deltas = rewards + gamma * goes_on * following - values
 
-    def backward(carry: Array, delta: Array) -> tuple[Array, Array]:
-        carry = delta + gamma * gae_lambda * carry
+    def backward(carry: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta, goes_on = x
+        carry = delta + gamma * gae_lambda * goes_on * carry
         return carry, carry
 
-    _, advantages = jax.lax.scan(backward, jnp.zeros_like(deltas[0]), deltas, reverse=True)
+    steps = deltas, goes_on
+    _, advantages = jax.lax.scan(backward, jnp.zeros_like(deltas[0]), steps, reverse=True)
     return advantages, advantages + values
 
 

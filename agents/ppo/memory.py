@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.own import Network
-from veenv.agents.ppo.phases import PHASES, phases_of
+from veenv.agents.ppo.phases import PHASES, Phase, phases_of
 from veenv.env import TaskDistribution
 
 
@@ -38,7 +38,9 @@ def bytes_of_episodes(
     """
     env, params = tasks.env, tasks.task(0)
 
-    phases = phases_of(env.num_actions, PHASES, window)
+    phases = phases_of(env.num_actions, PHASES)
+    if window:
+        phases = (Phase(0, env.num_actions, window),)
 
     def play() -> tuple[Any, Any]:
         state = env.init(params)

@@ -41,13 +41,12 @@ class Phase:
         return slice(self.start, self.stop)
 
 
-def phases_of(num_actions: int, most: int, window: int = 0) -> tuple[Phase, ...]:
+def phases_of(num_actions: int, most: int) -> tuple[Phase, ...]:
     """Phases of the episodes of an environment, of nearly equal numbers of steps.
 
     Args:
       num_actions: A, slots and steps.
       most: number of phases at most.
-      window: so many slots are read in every step, others in each; 0 for all that are left.
 
     Examples:
       >>> phases_of(30, 6)
@@ -55,8 +54,6 @@ def phases_of(num_actions: int, most: int, window: int = 0) -> tuple[Phase, ...]
       >>> len(phases_of(1000, 6)), len(phases_of(5, 6))
       (6, 1)
     """
-    if window:
-        return (Phase(0, num_actions, window),)
     number = max(1, min(most, num_actions // FEWEST_STEPS))
     bounds = [num_actions * k // number for k in range(number + 1)]
     return tuple(Phase(*pair, num_actions - pair[0]) for pair in pairwise(bounds))

@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from veenv.agents.config.ppo import PPOConfig, lambda_of
+from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.batched import read_steps
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
 from veenv.agents.ppo import losses
-from veenv.agents.ppo.exploration import BY_COST, FEWEST_WIDE, BestSoFar, play
+from veenv.agents.ppo.exploration import play
+from veenv.agents.ppo.found import BestSoFar
 from veenv.agents.ppo.gae import generalized_advantages, normalize
 from veenv.agents.ppo.phases import in_phases
 from veenv.agents.ppo.rollouts import Episodes, Trajectory
@@ -120,7 +121,7 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
     """Advantages and targets of whole episodes, a batch for each phase."""
     chex.assert_rank([trajectory.reward, trajectory.value], 2)
     advantage, target = generalized_advantages(
-        trajectory.reward, trajectory.value, 1.0, lambda_of(config)
+        trajectory.reward, trajectory.value, 1.0, config.gae_lambda, trajectory.ends
     )
     whole = Batch(
         trajectory.inputs,
@@ -142,12 +143,9 @@ def play_batch(
     state: TrainState,
     key: PRNGKeyArray,
     config: PPOConfig,
-    progress: Float[Array, ""],
 ) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
-    """An episode in each of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
-    wide = (progress < BY_COST) | (state.num_updates < FEWEST_WIDE)
-    played = play(env, params, state.network, key, state.found, config, wide)
-    trajectory, episodes, found = played
+    """Episodes of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
+    trajectory, episodes, found = play(env, params, state.network, key, state.found, config)
     return make_batch(trajectory, config), episodes, found
 
 

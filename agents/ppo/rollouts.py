@@ -36,6 +36,7 @@ class Trajectory:
         float32 [T, B].
       prior: what was added to the logits, float32 [T, B, K]; None without windows.
       replayed: 1 where the step is to be imitated, float32 [T, B]; None if there never are any.
+      ends: 1 at the last step of a stretch, float32 [T, B]; None if there is one episode alone.
     """
 
     inputs: tuple[Inputs, ...]
@@ -48,6 +49,7 @@ class Trajectory:
     on_policy: Float[Array, "T B"]
     prior: Float[Array, "T B K"] | None = None
     replayed: Float[Array, "T B"] | None = None
+    ends: Float[Array, "T B"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -69,22 +71,24 @@ class Episodes:
 def cheapest(
     episodes: Episodes, num_graphs: int, counted: Bool[np.ndarray, " E"] | None = None
 ) -> tuple[Array, Count, Array]:
-    """Mean cost, least cost and cheapest order of each graph's episodes.
+    """Mean cost, least cost and cheapest order of each graph's complete episodes.
 
     Args:
-      episodes: of B environments, sorted by graph, as many for each.
+      episodes: of B environments, sorted by graph, as many for each; or of several for each.
       num_graphs: K.
-      counted: which of a graph's episodes the mean is over, bool [E = B / K]; all by default.
+      counted: which of a graph's environments the mean is over, bool [E]; all by default.
 
     Returns:
       float32 [K], counts [K] and int32 [K, A].
     """
-    # An episode that broke off has no order to offer; with masked actions there is none.
+    # An episode that broke off has no order to offer; where one is known there is none.
     worst = largest_like(episodes.cost)
     cost = select(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
     orders = episodes.order.reshape(*cost.shape, -1)
     index = cost.argmin(1)
-    where = None if counted is None else counted[None]
+    where = episodes.complete.reshape(cost.shape)
+    if counted is not None:
+        where &= counted.repeat(cost.shape[1] // len(counted))[None]
     mean = episodes.cost.reshape(num_graphs, -1).astype(jnp.float32).mean(1, where=where)
     rows = jnp.arange(num_graphs)
     return mean, cost[rows, index], orders[rows, index]
@@ -98,14 +102,12 @@ def rollout(
     temperature: Float[Array, " B"] | float = 1.0,
     prefix: Int[Array, "B A"] | None = None,
     most_phases: int = 1,
-    windows: Windows | None = None,
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
     The logits are divided by the temperature, one for all or float32 [B]; only 1 gives steps that
     PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
-    the policy says.  An episode is cut into at most so many phases.  With windows, among whose
-    slots the policy then chooses, it is one phase.
+    the policy says.  An episode is cut into at most so many phases.
     """
     shape = params.vertex_ids.shape
     scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), shape[:1])
@@ -113,17 +115,16 @@ def rollout(
     keys = jax.random.split(key, env.num_actions)
     moves = None if prefix is None else prefix.T
     parts: list[Trajectory] = []
-    for phase in phases_of(env.num_actions, most_phases, 0 if windows is None else windows.size):
+    for phase in phases_of(env.num_actions, most_phases):
         # Drawn at once, since one step's few numbers take longer to draw than to use.
-        size = shape if windows is None else (shape[0], windows.size)
-        noise = jax.vmap(lambda k, size=size: jax.random.gumbel(k, size))(keys[phase.steps])
+        noise = jax.vmap(lambda k: jax.random.gumbel(k, shape))(keys[phase.steps])
         fixed = None
-        if windows is None and phase.start:
+        if phase.start:
             fixed = jax.vmap(partial(next_slots, phase.num_slots))(state, params)
             noise = jax.vmap(_at, (0, None))(noise, fixed)
-        step = partial(_step, env, params, network, scale, windows or fixed)
+        one = partial(step, env, params, network, scale, fixed)
         prescribed = None if moves is None else moves[phase.steps]
-        state, seen = jax.lax.scan(step, state, (noise, prescribed))
+        state, seen = jax.lax.scan(one, state, (noise, prescribed))
         parts.append(seen)
     inputs = tuple(one for part in parts for one in part.inputs)
     bare = [dataclasses.replace(part, inputs=()) for part in parts]
@@ -137,7 +138,7 @@ def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
     return jnp.take_along_axis(x, slots, 1, mode="clip")
 
 
-def _step(
+def step(
     env: VertexEnv,
     params: EnvParams,
     network: Network,
@@ -146,7 +147,10 @@ def _step(
     state: State,
     x: tuple[Float[Array, "B K"], Int[Array, " B"] | None],
 ) -> tuple[State, Trajectory]:
-    """One step of B environments, of which the network reads some slots, or all of them."""
+    """One step of B environments, of which the network reads some slots, or all of them.
+
+    What is prescribed, -1 where the policy chooses, are places in windows, and slots else.
+    """
     noise, prescribed = x
     slots, prior = read(env, state, params) if isinstance(read, Windows) else (read, None)
     inputs = jax.vmap(partial(network.read, env))(state, params, slots)
@@ -156,7 +160,7 @@ def _step(
     on_policy = active = (~state.terminated).astype(jnp.float32)
     if prescribed is not None:
         given = prescribed
-        if slots is not None:
+        if prior is None and slots is not None:
             given = jnp.argmax(slots == prescribed[:, None], axis=-1).astype(jnp.int32)
         place = jnp.where(prescribed >= 0, given, place)
         log_prob, _ = log_prob_and_entropy(logits, inputs.mask, place)

@@ -19,7 +19,8 @@ from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.devices import Placement, place
 from veenv.agents.nn.networks import GraphNetwork, check_observation
 from veenv.agents.nn.own import Network, OwnNetwork
-from veenv.agents.ppo.exploration import BestSoFar, Roles, explores
+from veenv.agents.ppo.exploration import Roles, explores
+from veenv.agents.ppo.found import BestSoFar
 from veenv.agents.ppo.losses import explained_variance
 from veenv.agents.ppo.memory import check_memory
 from veenv.agents.ppo.phases import whole
@@ -28,7 +29,6 @@ from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
-from veenv.env.rewards import reference_costs
 from veenv.orders.order import Order
 
 
@@ -55,16 +55,15 @@ class Agent:
     """How to play, and what to learn from it.
 
     Attributes:
-      play: plays the graphs of B params with the network of a state, when a share of the training,
-        from 0 to 1, is over: what to learn from, for each
+      play: plays the graphs of B params with the network of a state: what to learn from, for each
         phase of the episodes arrays [T, B, ...] with `value`, `target` and `weight`; the episodes;
         the best orders so far.
-      loss: the loss when such a share is over.
+      loss: the loss when a share of the training, from 0 to 1, is over.
       learned_share: `PPOConfig.learned_share` where the settings do not say.
     """
 
     play: Callable[
-        [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig, Array],
+        [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig],
         tuple[tuple[Any, ...], Episodes, BestSoFar | None],
     ]
     loss: Callable[[PPOConfig, Array], Loss]
@@ -162,12 +161,6 @@ class Trainer:
         self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
         self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
         params = tasks.params
-        if self.known and params.reference is None:
-            # Costs less those of the known order: returns are small, whatever is still to come.
-            reference = np.zeros((len(tasks), tasks.env.num_actions), np.int64)
-            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=True):
-                row[: len(order.ids)] = reference_costs(graph, tasks.env.cost, order.ids)
-            params = dataclasses.replace(params, reference=tasks.env.spec.counts(reference))
         # On the host: each shape of such an array would be a program to compile.
         self._params = self.placement.split(
             jax.tree.map(lambda x: np.asarray(x).repeat(self._envs_per_graph, axis=0), params)
@@ -278,7 +271,7 @@ class Trainer:
     ) -> tuple[TrainState, Update]:
         config = self.config
         play_key, learn_key, key = jax.random.split(state.key, 3)
-        played = self.agent.play(self._env, params, state, play_key, config, progress)
+        played = self.agent.play(self._env, params, state, play_key, config)
         parts, episodes, found = played
         parts = self.placement.constrain(parts, axis=1)
         loss = self.agent.loss(config, progress)

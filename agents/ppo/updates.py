@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import Placement, over_devices, own_key
 from veenv.agents.nn.own import Network
-from veenv.agents.ppo.exploration import BestSoFar
+from veenv.agents.ppo.found import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[Network, Any], tuple[Float[Array, ""], Stats]]

@@ -13,6 +13,9 @@ from veenv.env import EnvParams, State, VertexEnv
 from veenv.env.bits import member, num_words, pack_flags
 from veenv.env.precedence import left_slots
 
+LEAST_SLOPE = 0.1
+"""Slope of the boldest environment; with one slope for all, or down to 0.03, less was found."""
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -21,30 +24,42 @@ class Windows:
 
     Attributes:
       ahead: orders as slots, -1 padded, int32 [B, A].
-      by_cost: which environments read the slots that cost least, bool [B]; None if none does.
+      slope: what each further place in an order takes from a logit, float32 [B].
+      by_cost: whether they read the slots that cost least, bool [].
       size: K, slots that are read in each step.
     """
 
     ahead: Int[Array, "B A"]
-    by_cost: Bool[Array, " B"] | None
+    slope: Float[Array, " B"]
+    by_cost: Bool[Array, ""]
     size: int = dataclasses.field(metadata={"static": True})
+
+    @classmethod
+    def of(
+        cls, order: Int[Array, "G A"], each: int, by_cost: Bool[Array, ""], size: int
+    ) -> Windows:
+        """Those of so many environments for each order."""
+        slope = jnp.tile(LEAST_SLOPE ** jnp.linspace(0.0, 1.0, each), len(order))
+        return cls(order.repeat(each, axis=0), slope, by_cost, size)
 
     def __call__(
         self, env: VertexEnv, state: State, params: EnvParams
     ) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
         """Slots that B states let read, A behind the last one, and what is added to their logits.
 
-        Each further place in an order is e times less likely, so that episodes cost little more
-        than it and yet differ.  One of the cheapest slots is the likelier the less it costs, in
-        inverse proportion.
+        Each further place in an order is less likely, so that episodes cost little more than it and
+        yet differ.  One of the cheapest slots is the likelier the less it costs, in inverse
+        proportion.
         """
-        found = jax.vmap(partial(next_slots, self.size))(state, params, self.ahead)
-        prior = jnp.broadcast_to(-jnp.arange(self.size, dtype=jnp.float32), found.shape)
-        if self.by_cost is None:
-            return found, prior
-        other = jax.vmap(partial(cheapest_slots, self.size, env))(state, params)
-        chosen = partial(jnp.where, self.by_cost[:, None])
-        return chosen(other[0], found), chosen(other[1], prior)
+
+        def ahead() -> tuple[Array, Array]:
+            found = jax.vmap(partial(next_slots, self.size))(state, params, self.ahead)
+            return found, -self.slope[:, None] * jnp.arange(self.size, dtype=jnp.float32)[None]
+
+        def cheapest() -> tuple[Array, Array]:
+            return jax.vmap(partial(cheapest_slots, self.size, env))(state, params)
+
+        return jax.lax.cond(self.by_cost, cheapest, ahead)
 
 
 def next_slots(

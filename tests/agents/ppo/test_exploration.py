@@ -9,7 +9,8 @@ import pytest
 
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.ppo.exploration import BestSoFar, Roles, explores, play, prefixes
+from veenv.agents.ppo.exploration import Roles, explores, play, prefixes
+from veenv.agents.ppo.found import BestSoFar
 from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.trainer import Trainer
 from veenv.env import Spec
@@ -62,6 +63,10 @@ def test_the_best_so_far_keeps_the_cheaper_order():
         found = found.updated(spec.counts(np.array([6, 4])), first[::-1])
         assert found.cost.tolist() == [5, 4]
         assert found.order.tolist() == [[0, 1, 2], [0, 1, 2]]
+        other = found.updated(spec.counts(np.array([5, 4])), first[::-1])  # as good, and another
+        assert other.order.tolist() == first[::-1].tolist()
+        none = BestSoFar.nothing(2, spec)
+        assert (none.updated(none.cost, first).order == -1).all()  # those that broke off
 
 
 def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both):

@@ -1,5 +1,7 @@
 """Advantages against the definition, written out in loops."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,3 +55,16 @@ def test_normalize_looks_at_weighted_entries_only():
 def test_normalize_of_equal_or_no_entries_is_finite():
     assert np.all(np.asarray(normalize(jnp.full(4, 3.0), jnp.ones(4))) == 0.0)
     assert np.all(np.asarray(normalize(jnp.ones(4), jnp.zeros(4))) == 0.0)
+
+
+def test_episodes_that_end_on_the_way_are_apart():
+    rewards, values = np.random.default_rng(1).normal(size=(2, 7, 3)).astype(np.float32)
+    ends = np.zeros((7, 3), np.float32)
+    ends[3, :2] = 1
+    found = generalized_advantages(rewards, values, 0.9, 0.7, ends)
+    for k, cuts in enumerate(([0, 4, 7], [0, 4, 7], [0, 7])):
+        for start, stop in pairwise(cuts):
+            part = slice(start, stop), slice(k, k + 1)
+            alone = generalized_advantages(rewards[part], values[part], 0.9, 0.7)
+            for x, y in zip(found, alone, strict=True):
+                np.testing.assert_allclose(x[part], y, atol=1e-6)

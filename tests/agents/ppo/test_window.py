@@ -13,9 +13,11 @@ import veenv
 from tests.agents.conftest import SHARED
 from veenv import agents
 from veenv.agents.config.ppo import PPOConfig, window_on
-from veenv.agents.ppo.exploration import FEWEST_WIDE, BestSoFar, Roles, play
-from veenv.agents.ppo.ppo import make_batch, play_batch, reread
-from veenv.agents.ppo.rollouts import rollout
+from veenv.agents.ppo import stretches
+from veenv.agents.ppo.exploration import Roles, play
+from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.ppo import make_batch, reread
+from veenv.agents.ppo.rollouts import cheapest
 from veenv.agents.ppo.windows import Windows, cheapest_slots, next_slots
 from veenv.agents.training import curriculum
 from veenv.agents.training.played import known_order, make_trainer
@@ -42,48 +44,129 @@ def test_it_never_ends_above_what_is_known(run, tangle_task):
     assert first < np.mean(list(classical_costs(graph, "multiplications").values()))
 
 
-def test_returns_are_costs_below_those_of_the_known_order(tangle_task):
-    [graph] = tangle_task.graphs
-    trainer = make_trainer("ppo", CONFIG, agents.SearchConfig(), tangle_task)
-    env, params = trainer._env, trainer._params
-    [known] = trainer.known
-    order = trainer.init().found.order.repeat(4, axis=0)
-    assert tangle_task.vertex_ids(0, order[0]) == known.ids
-    network = trainer.init().network
-    windows = Windows(order, None, 4)
-    play = jax.jit(lambda key: rollout(env, params, network, key, windows=windows))
-    trajectory, episodes = jax.device_get(play(jax.random.key(2)))
-    assert episodes.complete.all()
-    saved = known.counts["multiplications"] - np.asarray(episodes.cost)
-    np.testing.assert_allclose(trajectory.reward.sum(0) * params.scale, saved, atol=1e-4)
-    orders = {tuple(o) for o in episodes.order}
-    assert len(orders) > 1
-    for slots in orders:
-        graph.check_order(tangle_task.vertex_ids(0, slots))
-        left = list(order[0].tolist())
-        for slot in slots:  # among the next four of the known order
-            assert left.index(slot) < 4
-            left.remove(slot)
+LENGTH = 8
+"""Steps of a stretch in these tests, so that an order of 26 vertices has four."""
 
 
-def test_returns_are_what_episodes_save_next_to_the_best_order(tangle_task):
-    [graph] = tangle_task.graphs
-    config = dataclasses.replace(CONFIG, num_envs=4)
-    trainer = make_trainer("ppo", config, agents.SearchConfig(), tangle_task)
+def is_near(free, left):
+    """Whether each of these vertices is among the next four of an order."""
+    left, near = list(left), []
+    for v in free:
+        near.append(left.index(v) < 4)
+        left.remove(v)
+    return all(near)
+
+
+def is_cheap(order, start, length, graph):
+    """Whether nothing that is left costs less than each of an order's next ones but three."""
+    costs = graph.costs(order)
+    for k in range(start, min(start + length, len(order))):
+        others = [(*order[:k], v, *(w for w in order[k:] if w != v)) for v in order[k:]]
+        if sorted(graph.costs(other)[k] for other in others)[:4][-1] < costs[k]:
+            return False
+    return True
+
+
+def pieces_of(order, best, start):
+    """Whether an order is a best one but for one stretch, and where that stretch leads."""
+    free = order[start : start + LENGTH]
+    rest = [v for v in best[start:] if v not in free]
+    return order[:start] == best[:start] and order[start + LENGTH :] == tuple(rest)
+
+
+def swept(tasks, config, found, seed, monkeypatch):
+    """What is played in the stretches of one update, on the host."""
+    monkeypatch.setattr(stretches, "STRETCH", LENGTH)
+    trainer = make_trainer("ppo", config, agents.SearchConfig(), tasks)
     env, params, state = trainer._env, trainer._params, trainer.init()
-    best = max((graph.reverse(), graph.forward()), key=graph.cost)  # not the known one
-    found = BestSoFar.of([Order.from_graph(graph, best)], tangle_task)
     run = jax.jit(lambda key: play(env, params, state.network, key, found, trainer.config))
-    trajectory, episodes, better = jax.device_get(run(jax.random.key(3)))
-    [replay] = np.flatnonzero(Roles.of(trainer.config, 4).replays)
-    np.testing.assert_array_equal(episodes.order[replay], found.order[0])
-    assert not trajectory.on_policy[:, replay].any()
-    assert np.delete(trajectory.on_policy, replay, 1).all()
-    saved = graph.cost(best) - np.asarray(episodes.cost)
-    np.testing.assert_allclose(trajectory.reward.sum(0) * params.scale, saved, atol=1e-4)
-    assert not trajectory.reward[:, replay].any()
-    assert int(better.cost[0]) == min(episodes.cost)
-    assert Roles.of(dataclasses.replace(trainer.config, num_envs=3), 3).follows.all()
+    return trainer, jax.device_get(run(jax.random.key(seed)))
+
+
+def known_of(tasks, orders):
+    return BestSoFar.of(
+        [Order.from_graph(*x) for x in zip(tasks.graphs, orders, strict=True)], tasks
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_episode_is_the_best_order_but_for_a_stretch(seed, tangle_task, monkeypatch):
+    [graph] = tangle_task.graphs
+    config = dataclasses.replace(CONFIG, num_envs=5)
+    best = max((graph.reverse(), graph.forward()), key=graph.cost)  # with room below it
+    found = known_of(tangle_task, [best])
+    trainer, (seen, episodes, better) = swept(tangle_task, config, found, seed, monkeypatch)
+    count, size = -(-len(best) // LENGTH), len(best)
+    assert count == 4
+    assert episodes.complete.all()
+    orders = [tangle_task.vertex_ids(0, slots) for slots in episodes.order]
+    of_stretch = [orders[k::count] for k in range(count)]  # those of an environment lie together
+    costs = [[graph.cost(graph.check_order(order)) for order in some] for some in of_stretch]
+    np.testing.assert_array_equal(np.ravel(costs, order="F"), episodes.cost)
+    [first] = [
+        n for n in range(LENGTH) if all(pieces_of(order, best, n) for order in of_stretch[0])
+    ]
+    parts = seen.reward.reshape(count, LENGTH, 5).sum(1) * np.asarray(trainer._params.scale)
+    taken, kinds = seen.action.reshape(count, LENGTH, 5), set()
+    for k, some in enumerate(of_stretch):
+        start = first + LENGTH * k
+        assert all(pieces_of(order, best, start) for order in some)
+        np.testing.assert_allclose(parts[k], graph.cost(best) - np.array(costs[k]), atol=1e-4)
+        free = [order[start : start + LENGTH] for order in some]
+        slots = [tangle_task.vertex_ids(0, taken[k, : len(free[e]), e]) for e in range(5)]
+        assert slots == free
+        near = all(is_near(vertices, best[start:]) for vertices in free)
+        cheap = all(is_cheap(order, start, LENGTH, graph) for order in some)
+        assert near or cheap
+        kinds.add((near, cheap))
+        if min(costs[k]) <= graph.cost(best):
+            best = some[int(np.argmin(costs[k]))]
+    assert tangle_task.vertex_ids(0, better.order[0]) == best
+    assert int(better.cost[0]) == graph.cost(best)
+    assert seen.active.sum() == 5 * (size - first)
+    np.testing.assert_array_equal(seen.on_policy, seen.active)
+    assert len(set(orders)) > count
+    assert {(True, False), (False, True)} <= kinds
+
+
+def test_one_may_follow_the_best_order_in_stretches_too(tangle_task, monkeypatch):
+    [graph] = tangle_task.graphs
+    config = dataclasses.replace(CONFIG, self_imitation=1.0)
+    best = known_order(graph, "multiplications").ids
+    found = known_of(tangle_task, [best])
+    _, (seen, episodes, _) = swept(tangle_task, config, found, 0, monkeypatch)
+    [replay] = np.flatnonzero(Roles.of(config, 4).replays)
+    held = seen.active[:, replay] - seen.on_policy[:, replay]
+    assert LENGTH <= held.sum() < seen.active[:, replay].sum()  # not where vertices are cheap
+    np.testing.assert_array_equal(seen.replayed[:, replay], held)
+    assert not np.delete(seen.replayed, replay, 1).any()
+    np.testing.assert_array_equal(*(np.delete(x, replay, 1) for x in (seen.on_policy, seen.active)))
+    same = [tangle_task.vertex_ids(0, x) == best for x in episodes.order.reshape(4, 4, -1)[replay]]
+    assert same[int(np.flatnonzero(held)[0]) // LENGTH]
+    assert Roles.of(CONFIG, 4).follows.all()
+
+
+def test_prefixes_are_not_asked_for_twice(tangle_task):
+    config = dataclasses.replace(CONFIG, restarts=0.25)
+    with pytest.raises(ValueError, match=r"with a window .* expected restarts=0 or window=0, got"):
+        make_trainer("ppo", config, agents.SearchConfig(), tangle_task)
+
+
+def test_stretches_of_graphs_of_different_sizes(both, monkeypatch):
+    monkeypatch.setattr(stretches, "STRETCH", 2)
+    config = dataclasses.replace(CONFIG, num_envs=8, window=2)
+    trainer = make_trainer("ppo", config, agents.SearchConfig(), both)
+    env, params, state = trainer._env, trainer._params, trainer.init()
+    run = jax.jit(lambda key, found: play(env, params, state.network, key, found, trainer.config))
+    for found in (state.found, BestSoFar.nothing(2, env.spec)):
+        _, episodes, better = jax.device_get(run(jax.random.key(0), found))
+        done = np.flatnonzero(episodes.complete)
+        for i in done:
+            k = int(i >= len(episodes.cost) // 2)
+            ids = both.vertex_ids(k, episodes.order[i])
+            assert both.graphs[k].cost(both.graphs[k].check_order(ids)) == episodes.cost[i]
+            assert better.cost[k] <= episodes.cost[i]
+        assert {int(i >= len(episodes.cost) // 2) for i in done} == {0, 1}
 
 
 def test_slots_are_the_next_ones_of_an_order():
@@ -95,9 +178,9 @@ def test_slots_are_the_next_ones_of_an_order():
     expected = [s for s in range(size - 1, -1, -1) if s != size - 2]
     assert found.tolist() == [*expected, size, size]
     one = jax.tree.map(lambda x: x[None], (env.init(), env.default_params))
-    slots, prior = Windows(order[None], None, 3)(env, *one)
+    slots, prior = Windows(order[None], jnp.array([0.5]), jnp.array(False), 3)(env, *one)
     assert slots.tolist() == [[size - 1, size - 2, size - 3]]
-    assert prior.tolist() == [[0, -1, -2]]
+    assert prior.tolist() == [[0, -0.5, -1]]
 
 
 @pytest.mark.parametrize("array", [False, True])
@@ -145,25 +228,6 @@ def test_no_run_ends_above_the_classical_orders_of_a_large_task(monkeypatch, tan
 NOTHING = dataclasses.replace(CONFIG, from_nothing=True, num_envs=8, steps=600)
 
 
-def is_near(slots, order):
-    """Whether each of the slots is among the next four of an order."""
-    left, near = list(order), []
-    for slot in slots:
-        near.append(left.index(slot) < 4)
-        left.remove(slot)
-    return all(near)
-
-
-def is_cheap(slots, tasks):
-    """Whether nothing that is left costs less than each of the slots but three vertices."""
-    order, [graph] = tasks.vertex_ids(0, slots), tasks.graphs
-    for k, own in enumerate(graph.costs(order)):
-        others = [(*order[:k], v, *(w for w in order[k:] if w != v)) for v in order[k:]]
-        if sorted(graph.costs(other)[k] for other in others)[:4][-1] < own:
-            return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def nothing(tangle_task):
     trainer = make_trainer("ppo", NOTHING, agents.SearchConfig(), tangle_task)
@@ -185,21 +249,25 @@ def test_from_nothing_no_order_is_known_but_what_was_played(nothing, updates):
     (first, episodes, found), (second, later, better) = updates
     assert episodes.complete.all()
     assert first.on_policy.all()
-    assert all(is_cheap(slots, nothing.tasks) for slots in episodes.order)
+    assert not first.ends.any()
+    [graph], orders = nothing.tasks.graphs, [nothing.tasks.vertex_ids(0, o) for o in episodes.order]
+    assert all(is_cheap(order, 0, len(order), graph) for order in orders)
     assert int(found.cost[0]) == min(episodes.cost)
-    roles = Roles.of(nothing.config, 8)
-    [replay] = np.flatnonzero(roles.replays)
-    assert roles.by_cost.tolist() == [True] * 4 + [False] * 4
-    np.testing.assert_array_equal(later.order[replay], found.order[0])
-    near = [is_near(slots, found.order[0].tolist()) for slots in later.order]
-    cheap = [is_cheap(slots, nothing.tasks) for slots in later.order]
-    assert all(near[4:])
-    assert all(cheap[:4])
-    assert not any(near[:4])
-    saved = int(found.cost[0]) - np.asarray(later.cost)
     scale = nothing._params.scale
+    np.testing.assert_allclose(-first.reward.sum(0) * scale, episodes.cost, rtol=1e-5)
+    saved = int(found.cost[0]) - np.asarray(later.cost)
     np.testing.assert_allclose(second.reward.sum(0) * scale, saved, atol=1e-4)
     assert int(better.cost[0]) == min(int(found.cost[0]), min(later.cost))
+
+
+def test_the_mean_cost_is_that_of_whole_episodes(nothing, monkeypatch):
+    monkeypatch.setattr(stretches, "STRETCH", LENGTH)
+    _, (_, episodes, found) = swept(nothing.tasks, NOTHING, nothing.init().found, 0, monkeypatch)
+    whole = episodes.complete.reshape(8, 4)
+    assert whole.sum(1).tolist() == [1] * 8
+    mean, least, _ = cheapest(episodes, 1)
+    assert float(mean[0]) == np.mean(episodes.cost.reshape(8, 4)[whole])
+    assert int(least[0]) == int(found.cost[0])
 
 
 def test_the_loss_reads_the_policy_that_played(nothing, updates):
@@ -209,24 +277,6 @@ def test_the_loss_reads_the_policy_that_played(nothing, updates):
         outputs, batch = jax.jit(reread)(nothing.init().network, flat)
         played = batch.weight > 0
         np.testing.assert_allclose(outputs.log_prob[played], batch.log_prob[played], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("progress", "num_updates", "wide"),
-    [(0.4, FEWEST_WIDE, True), (0.6, FEWEST_WIDE - 1, True), (0.6, FEWEST_WIDE, False)],
-)
-def test_the_second_half_follows_the_best_order(progress, num_updates, wide, nothing, updates):
-    found = updates[0][2]
-    state = dataclasses.replace(nothing.init(), found=found, num_updates=jnp.int32(num_updates))
-    step = jax.jit(
-        lambda key, progress: play_batch(
-            nothing.tasks.env, nothing._params, state, key, nothing.config, progress
-        )
-    )
-    orders = jax.device_get(step(jax.random.key(3), jnp.float32(progress))[1].order)
-    near = [is_near(slots, found.order[0].tolist()) for slots in orders]
-    assert all(near[4:])
-    assert any(near[:4]) == all(near[:4]) == (not wide)
 
 
 def test_training_from_nothing_keeps_the_cheapest_order_that_was_played(tangle_task):
