@@ -110,9 +110,9 @@ def play(
     known = (found.order[:, 0] >= 0).repeat(each)
     replays = jnp.tile(roles.replays, num_graphs) & known
     if config.window:
-        size = config.window
-        played = sweep(env, params, network, key, found, size, temperature, replays)
-        trajectory, episodes, found = played
+        trajectory, episodes, found = sweep(
+            env, params, network, key, found, config.window, temperature, replays
+        )
     else:
         prefix_key, key = jax.random.split(key)
         moves = prefixes(found, roles, prefix_key)

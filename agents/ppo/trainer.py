@@ -87,7 +87,8 @@ class Trainer:
       tasks: the graphs and their environment, whose rewards are normalised.
       num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
         the number of graphs.
-      steps_per_update: environment steps that one train step plays, padding left out.
+      steps_per_update: environment steps of the policy in one train step, padding left out; with a
+        window a few less, as stretches do not always begin with the first step.
       known: with a window the orders that training starts from, one for each graph, or none.
       placement: the devices that share the environments.
       seeds: those that train side by side (`beside`); none of one alone.
