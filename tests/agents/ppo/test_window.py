@@ -125,6 +125,9 @@ def test_an_episode_is_the_best_order_but_for_a_stretch(seed, tangle_task, monke
     assert int(better.cost[0]) == graph.cost(best)
     assert seen.active.sum() == 5 * (size - first)
     np.testing.assert_array_equal(seen.on_policy, seen.active)
+    [batch] = make_batch(seen, config)  # nothing is to come after a stretch
+    ends = slice(LENGTH - 1, -1, LENGTH)
+    np.testing.assert_allclose(batch.target[ends], seen.reward[ends], atol=1e-6)
     assert len(set(orders)) > count
     assert {(True, False), (False, True)} <= kinds
 
@@ -181,6 +184,9 @@ def test_slots_are_the_next_ones_of_an_order():
     slots, prior = Windows(order[None], jnp.array([0.5]), jnp.array(False), 3)(env, *one)
     assert slots.tolist() == [[size - 1, size - 2, size - 3]]
     assert prior.tolist() == [[0, -0.5, -1]]
+    several = Windows.of(jnp.stack([order, order]), 3, jnp.array(False), 3)
+    np.testing.assert_allclose(several.slope, [1, 0.1**0.5, 0.1] * 2, rtol=1e-6)
+    assert several.ahead.tolist() == [order.tolist()] * 6
 
 
 @pytest.mark.parametrize("array", [False, True])
