@@ -59,7 +59,7 @@ def test_what_is_made_of_them():
 
 @pytest.mark.parametrize("shape", [(3, 3), (5, 3)])
 def test_packed_reflections(shape):
-    a = matrices(*shape)
+    a = np.delete(matrices(*shape), 2, 0)  # of dependent columns a reflection is all rounding
     raw = lambda a: jnp.linalg.qr(a, mode="raw")  # noqa: E731
     for got, expected in zip(*both(raw, a), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-12)

@@ -15,7 +15,7 @@ import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import layout, records, spans
+from veenv.kernel.cpu import emitter, layout, records, spans
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.fusing import fuse, trace_point
 
@@ -52,6 +52,32 @@ def test_arrays_are_read_and_written_whole(x64, monkeypatch, bytes_, any_shuffle
                       if "= shufflevector" in line and "x i32> <" in line):  # fmt: skip
             lanes = [int(k) for k in re.findall(r"i32 (\d+)", taken)]
             assert lanes == [*range(lanes[0], lanes[0] + len(lanes))]
+
+
+@pytest.mark.parametrize("bytes_", [16, 32, 64])
+def test_functions_of_vectors_are_for_registers_that_there_are(x64, monkeypatch, bytes_):
+    """A loop computes two registers at once; libmvec's functions of wider ones are there, too."""
+    known = compiling.host()
+    if bytes_ > known.vector_bytes:
+        pytest.skip("this processor has no such vectors")
+    texts, compiled = list[str](), compiling._object
+    monkeypatch.setattr(compiling, "_object", lambda text: texts.append(text) or compiled(text))
+    for module in (spans, emitter):
+        narrow = dataclasses.replace(known, vector_bytes=bytes_)
+        monkeypatch.setattr(module, "host", lambda narrow=narrow: narrow)
+
+    def summed(x):
+        powers = jax.lax.fori_loop(0, 400, lambda k, y: jnp.exp(-y) + y**1.5 / bytes_, x)
+        return powers, jnp.log(x.astype("f4"))
+
+    x = np.linspace(1, 2, 37)
+    got, expected = quick_jit(lambda x: (jax.vmap(fuse(summed))(x), jax.vmap(summed)(x)))(x)
+    for y, z, rtol in zip(got, expected, (1e-12, 1e-6), strict=True):
+        np.testing.assert_allclose(y, z, rtol=rtol)
+    code = "".join(texts)
+    assert f"<{2 * bytes_ // 8} x double>" in code
+    widths = {"b": 16, "d": 32, "e": 64}
+    assert all(widths[level] <= bytes_ for level in re.findall(r"@_ZGV(.)N", code))
 
 
 @pytest.mark.parametrize("bytes_", [16, 64])

@@ -7,7 +7,6 @@ not, each lane calls libm.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -273,12 +272,13 @@ def scalar_symbol(function: str, dtype: str) -> str:
     return function + ("f" if dtype == "float32" else "")
 
 
-@functools.cache
 def vector_symbol(function: str, dtype: str, lanes: int, count: int) -> str | None:
-    """The name of a function of libm for vectors; None where there is none."""
-    level = _LEVELS.get(lanes * np.dtype(dtype).itemsize)
-    symbol = f"_ZGV{level}N{lanes}{'v' * count}_{scalar_symbol(function, dtype)}"
-    return symbol if level is not None and is_known(symbol) else None
+    """The name of a function of libm for vectors; None where none fits the registers."""
+    width = lanes * np.dtype(dtype).itemsize
+    if width not in _LEVELS or width > host().vector_bytes:
+        return None
+    symbol = f"_ZGV{_LEVELS[width]}N{lanes}{'v' * count}_{scalar_symbol(function, dtype)}"
+    return symbol if is_known(symbol) else None
 
 
 def _lanewise(symbol: str, function: str, dtype: str, lanes: int, count: int) -> str:
