@@ -341,29 +341,38 @@ def learning_curves(path: Path) -> None:
 def anytime(path: Path) -> None:
     """Least costs so far on ``hard`` over the best classical orders, by time, each row a line.
 
-    Nothing is drawn while no row of the leaderboard has its costs by time.
+    There is a panel for all functions of a row; the others that have these are in it, too. Nothing
+    is drawn while no row of the leaderboard has its costs by time.
     """
     rows = [json.loads(file.read_text("utf-8")) for file in sorted(LEARNERS.glob("*-hard-*.json"))]
     rows = [row for row in rows if row["runs"] and all("best" in run for run in row["runs"])]
-    if not rows:
+    known = [{task["task"]: task for task in row["tasks"]} for row in rows]
+    parts = sorted({tuple(sorted(tasks)) for tasks in known}, key=lambda part: (-len(part), part))
+    if not parts:
         return
-    figure = canvas(8, 4)
-    [panel] = axes_of(figure)
-    lowest = {}
-    for row in rows:
-        classical = {task["task"]: task["classical"] for task in row["tasks"]}
-        lowest |= {task["task"]: task["reference"] / task["classical"] for task in row["tasks"]}
-        times = np.geomspace(0.1, max(run["seconds"] for run in row["runs"]), 60)
-        curves = []
-        for run in row["runs"]:
-            seconds, costs = zip(*run["best"], strict=True)
-            known = np.minimum([1.0, *np.array(costs) / classical[run["task"]]], 1.0)
-            curves.append(np.log(known[np.searchsorted(seconds, times, side="right")]))
-        label = f"{row['learner']}, {row['budget']}"
-        panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, label=label)
-    panel.axhline(np.exp(np.mean(np.log([*lowest.values()]))), color="gray", ls="--", lw=0.8)
-    panel.set(xscale="log", xlabel="seconds", ylabel="cost / best classical order")
-    panel.legend(fontsize="small")
+    figure = canvas(4 + 4 * len(parts), 4)
+    for part, panel in zip(parts, axes_of(figure, 1, len(parts)), strict=True):
+        for k, (row, tasks) in enumerate(zip(rows, known, strict=True)):
+            if not tasks.keys() >= {*part}:
+                continue
+            runs = [run for run in row["runs"] if run["task"] in part]
+            times = np.geomspace(0.1, max(run["seconds"] for run in runs), 60)
+            curves = []
+            for run in runs:
+                seconds, costs = zip(*run["best"], strict=True)
+                ratios = np.array(costs) / tasks[run["task"]]["classical"]
+                least = np.minimum([1.0, *ratios], 1.0)
+                curves.append(np.log(least[np.searchsorted(seconds, times, side="right")]))
+            label = f"{row['learner']}, {row['budget']}"
+            panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, color=f"C{k}", label=label)
+        lowest = [
+            min(t[name]["reference"] / t[name]["classical"] for t in known if name in t)
+            for name in part
+        ]
+        panel.axhline(np.exp(np.mean(np.log(lowest))), color="gray", ls="--", lw=0.8)
+        panel.set(xscale="log", xlabel="seconds", title=f"{len(part)} functions")
+        panel.legend(fontsize="small")
+    figure.axes[0].set_ylabel("cost / best classical order")
     save(figure, path)
 
 

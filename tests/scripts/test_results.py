@@ -48,5 +48,13 @@ def test_costs_by_time_are_a_line_for_each_learner(tmp_path, monkeypatch):
         (tmp_path / f"{learner}-hard-10s.json").write_text(json.dumps(row))
     PICTURES["anytime"](tmp_path / "anytime.svg")
     text = (tmp_path / "anytime.svg").read_text(encoding="utf-8")
-    for title in ("auto, 10s", "ppo-from-nothing, 10s", "seconds"):
+    for title in ("auto, 10s", "ppo-from-nothing, 10s", "seconds", "1 functions"):
         assert text.count(f"<!-- {title} -->") == 1
+    tasks.append({"task": "b", "classical": 30, "reference": 20})
+    row |= {"learner": "anneal", "tasks": tasks, "runs": [run, run | {"task": "b"}]}
+    (tmp_path / "anneal-hard-10s.json").write_text(json.dumps(row))
+    PICTURES["anytime"](tmp_path / "anytime.svg")
+    text = (tmp_path / "anytime.svg").read_text(encoding="utf-8")
+    named = {"anneal, 10s": 2, "auto, 10s": 1, "1 functions": 1, "2 functions": 1}
+    for title, panels in named.items():
+        assert text.count(f"<!-- {title} -->") == panels
