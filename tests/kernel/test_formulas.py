@@ -59,8 +59,13 @@ def test_what_is_made_of_them():
 
 @pytest.mark.parametrize("shape", [(3, 3), (5, 3)])
 def test_packed_reflections(shape):
-    a = np.delete(matrices(*shape), 2, 0)  # of dependent columns a reflection is all rounding
     raw = lambda a: jnp.linalg.qr(a, mode="raw")  # noqa: E731
+    a = matrices(*shape)
+    packed, factors = both(raw, a)[0]
+    packed = jnp.swapaxes(packed, 1, 2)
+    q = lax.linalg.householder_product(packed, factors)
+    np.testing.assert_allclose(q @ jnp.triu(packed[:, : shape[1]]), a, atol=1e-12)
+    a = np.delete(a, 2, 0)  # of dependent columns a reflection is all rounding
     for got, expected in zip(*both(raw, a), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-12)
     product = lambda a: lax.linalg.householder_product(raw(a)[0].T, raw(a)[1])  # noqa: E731
