@@ -23,15 +23,21 @@ ENTRIES = [*range(1, 21), 24, 25, 36, 42, 48, 63, 64, 105, 121, 127]
 VECTORS = [(16, False), (32, True), (64, False), (64, True), (128, True)]  # the last: two registers
 
 
+@pytest.fixture
+def texts(monkeypatch):
+    """The LLVM IR that is compiled."""
+    found, compiled = list[str](), compiling._object
+    monkeypatch.setattr(compiling, "_object", lambda text: found.append(text) or compiled(text))
+    return found
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("bytes_", "any_shuffle"), VECTORS)
-def test_arrays_are_read_and_written_whole(x64, monkeypatch, bytes_, any_shuffle, dtype):
+def test_arrays_are_read_and_written_whole(x64, monkeypatch, texts, bytes_, any_shuffle, dtype):
     """Of any number of entries, with and without an instruction for any shuffle; some shared."""
     known = compiling.host()
     if min(bytes_, 64) > known.vector_bytes or any_shuffle > known.avx512:
         pytest.skip("this processor has no such vectors")
-    texts, compiled = list[str](), compiling._object
-    monkeypatch.setattr(compiling, "_object", lambda text: texts.append(text) or compiled(text))
     monkeypatch.setattr(spans, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
     monkeypatch.setattr(layout, "host", lambda: dataclasses.replace(known, avx512=any_shuffle))
     scale = bytes_ + any_shuffle  # another program for each
@@ -55,16 +61,13 @@ def test_arrays_are_read_and_written_whole(x64, monkeypatch, bytes_, any_shuffle
 
 
 @pytest.mark.parametrize("bytes_", [16, 32, 64])
-def test_functions_of_vectors_are_for_registers_that_there_are(x64, monkeypatch, bytes_):
+def test_functions_of_vectors_are_for_registers_that_there_are(x64, monkeypatch, texts, bytes_):
     """A loop computes two registers at once; libmvec's functions of wider ones are there, too."""
     known = compiling.host()
     if bytes_ > known.vector_bytes:
         pytest.skip("this processor has no such vectors")
-    texts, compiled = list[str](), compiling._object
-    monkeypatch.setattr(compiling, "_object", lambda text: texts.append(text) or compiled(text))
     for module in (spans, emitter):
-        narrow = dataclasses.replace(known, vector_bytes=bytes_)
-        monkeypatch.setattr(module, "host", lambda narrow=narrow: narrow)
+        monkeypatch.setattr(module, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
 
     def summed(x):
         powers = jax.lax.fori_loop(0, 400, lambda k, y: jnp.exp(-y) + y**1.5 / bytes_, x)
