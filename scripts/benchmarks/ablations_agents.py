@@ -15,19 +15,18 @@ from unittest.mock import patch
 
 import jax
 import numpy as np
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.played import Played, make_trainer
 
+from veenv.agents.config.args import say
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
-from veenv.agents.nn import networks
 from veenv.agents.ppo import exploration, memory, ppo, stretches, trainer
-from veenv.agents.training.curriculum import FixedTasks
 from veenv.agents.training.loop import train
-from veenv.agents.training.played import Played, make_trainer
 from veenv.env import TaskDistribution
 from veenv.search import api
 from veenv.search.api import search
-from veenv.search.exact import astar, patterns
-from veenv.search.heuristic import annealing, regions
+from veenv.search.exact import patterns
 
 Switch = tuple[Any, str, Any]
 """An attribute of a module or class, and its value where a mechanism is off."""
@@ -114,15 +113,19 @@ def costs(variants: list[str], tasks: list[str], seeds: int, updates: int) -> No
                     config = dataclasses.replace(config, steps=steps)
                     made = make_trainer("ppo", config, SearchConfig(), played)
                     curriculum, spent, began = FixedTasks(made), [], time.process_time()
+                    measured: Any = {}
                     for progress in train(curriculum):
+                        measured = progress.measured
                         now = time.process_time()
                         spent.append(now - began)
                         began = now
                 [name] = played.names
-                best, [mean] = curriculum.best.cost(name), progress.measured["mean_cost"].values()
+                best, [mean] = curriculum.best.cost(name), measured["mean_cost"].values()
                 ms = 1e3 * float(np.median(spent[1:] or spent))
-                print(f"{variant:16} {name:20} seed {seed}  best {best:7,}  mean {mean:9,.1f}  "
-                      f"{ms:8.1f} ms an update, first {spent[0]:.1f} s", flush=True)  # fmt: skip
+                say(
+                    f"{variant:16} {name:20} seed {seed}  best {best:7,}  mean {mean:9,.1f}  "
+                    f"{ms:8.1f} ms an update, first {spent[0]:.1f} s"
+                )
 
 
 def times(variants: list[str], tasks: list[str], rounds: int) -> None:
@@ -147,8 +150,10 @@ def times(variants: list[str], tasks: list[str], rounds: int) -> None:
             each = np.array(seconds[variant])
             ratio = float(np.median(each / np.array(seconds[variants[0]])))
             rate = steps[variant][0].steps_per_update / np.median(each)
-            print(f"{variant:16} {task:20} ratio {ratio:.3f}  {1e3 * np.median(each):8.1f} ms  "
-                  f"{rate:9,.0f} steps/s  compiled in {first[variant]:.1f} s", flush=True)  # fmt: skip
+            say(
+                f"{variant:16} {task:20} ratio {ratio:.3f}  {1e3 * np.median(each):8.1f} ms  "
+                f"{rate:9,.0f} steps/s  compiled in {first[variant]:.1f} s"
+            )
 
 
 def searches(variants: list[str], on: list[str], seeds: int, budget: str, most: int) -> None:
@@ -166,8 +171,11 @@ def searches(variants: list[str], on: list[str], seeds: int, budget: str, most: 
         base = np.array(found[variants[0]], float)
         for variant in variants:
             ratio = np.array(found[variant]) / base
-            print(f"{variant:12} {name:14} {len(ratio)} of them: mean {np.exp(np.log(ratio).mean()):.4f}"
-                  f"  least {ratio.min():.3f}  largest {ratio.max():.3f}", flush=True)  # fmt: skip
+            mean = np.exp(np.log(ratio).mean())
+            say(
+                f"{variant:12} {name:14} {len(ratio)} of them: mean {mean:.4f}"
+                f"  least {ratio.min():.3f}  largest {ratio.max():.3f}"
+            )
 
 
 def proofs(variants: list[str], budget: str, most: int) -> None:
@@ -175,8 +183,7 @@ def proofs(variants: list[str], budget: str, most: int) -> None:
     import veenv
 
     for name in veenv.tasks.list():
-        graph = veenv.tasks.graph(name) if hasattr(veenv.tasks, "graph") else None
-        graph = graph or Played.named(name).tasks.graphs[0]
+        [graph] = Played.named(name).tasks.graphs
         if len(graph.eliminable) > most:
             continue
         for cost in ("multiplications", "executed", "operations"):
@@ -187,9 +194,11 @@ def proofs(variants: list[str], budget: str, most: int) -> None:
                 with switched(variant):
                     result = search(graph, "exact", cost=cost, budget=budget)
                 proved = result.optimal if proved is None else proved
-                print(f"{variant:12} {name:22} {len(graph.eliminable):4} {cost:16} {result.cost:8,} "
-                      f"bound {result.lower_bound:8,} {result.optimal!s:6} {result.seconds:6.2f} s "
-                      f"{result.evaluations:10,}", flush=True)  # fmt: skip
+                say(
+                    f"{variant:12} {name:22} {len(graph.eliminable):4} {cost:16} {result.cost:8,} "
+                    f"bound {result.lower_bound:8,} {result.optimal!s:6} {result.seconds:6.2f} s "
+                    f"{result.evaluations:10,}"
+                )
 
 
 if __name__ == "__main__":
