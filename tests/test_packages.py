@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -92,6 +93,23 @@ assert not [name for name in sys.modules if name.startswith("agents.")]
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path
     )
     assert done.returncode == 0
+
+
+@pytest.mark.whole
+def test_a_checkout_that_is_not_installed_has_both_packages(tmp_path):
+    for folder in ("veenv", "agents"):
+        ignored = shutil.ignore_patterns("__pycache__", *["agents"] * (folder == "veenv"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    program = "from veenv.agents import PPOConfig; import sys; print(sys.modules['veenv'].__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout == f"{tmp_path}/veenv/__init__.py\n", done.stderr
+
+
+def test_a_checkout_holds_no_link():
+    done = subprocess.run(["git", "ls-files", "-s"], capture_output=True, text=True, cwd=ROOT)
+    assert not [line for line in done.stdout.splitlines() if line.startswith("120000")]
 
 
 @pytest.mark.whole

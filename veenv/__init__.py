@@ -8,12 +8,17 @@ Jacobian.
 Names are listed in `__init__.pyi` and load their modules when they are first used.
 """
 
+from pathlib import Path
+
 import lazy_loader
 
 from veenv import _gymnasium
 
 __version__ = "0.2.0"
 """The one place of the version."""
+
+if not Path(__file__).with_name("agents").exists():  # a checkout that is not installed
+    __path__.append(str(Path(__file__).parents[1]))
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

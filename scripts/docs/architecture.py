@@ -27,9 +27,9 @@ ROW, LEFT, WIDTH = 34, 100, 880
 def modules() -> dict[str, Path]:
     """Every module of both packages by its dotted name."""
     found = {}
-    for root, above in ((ROOT, "veenv"), (ROOT / "veenv", "agents")):  # veenv/agents is a link
-        for path in sorted((ROOT / above).rglob("*.py")):
-            parts = (*root.relative_to(ROOT).parts, *path.relative_to(ROOT).with_suffix("").parts)
+    for folder, above in (("veenv", ()), ("agents", ("veenv",))):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = *above, *path.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts).removesuffix(".__init__")] = path
     return found
 
