@@ -15,7 +15,6 @@ import contextlib
 import functools
 import itertools
 import os
-import re
 import tempfile
 import time
 from collections import Counter
@@ -36,7 +35,7 @@ from jax.sharding import (
 
 import veenv
 from scripts.benchmarks.exchanged import exchanges
-from scripts.benchmarks.operations_program import NOT_THERE, operations
+from scripts.benchmarks.operations_program import operations
 from scripts.benchmarks.ptx import POINTS, assembled, jacobian, registers
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
@@ -46,8 +45,7 @@ from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.training.played import Played, make_trainer
 from veenv.env.random_play import random_episodes
 from veenv.kernel.ptx import PtxKernel
-from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
-from veenv.kernel.tpu.pallas import NAME, PallasKernel, has_sines
+from veenv.kernel.scalar_program import CannotFuseError
 
 SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
 """Where libtpu writes the schedules of what it compiles."""
@@ -55,8 +53,6 @@ SETTINGS = {
     "TPU_SKIP_MDS_QUERY": "1",  # these ask no server in the network which machine this is
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-    "LIBTPU_INIT_ARGS": f"--xla_jf_dump_to={SCHEDULES.name} --xla_jf_dump_llo_text=true "
-    "--xla_jf_dump_llo_pass_label_regex=.*final_bundles.*",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no chip is taken
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "0",  # these print what ptxas says
@@ -73,12 +69,9 @@ H100 = """gpu_device_info {
 } platform_name: "CUDA" device_description_str: "NVIDIA H100 80GB HBM3"
 dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }"""
 """An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
-Kernel = PallasKernel | PtxKernel
-KINDS: dict[str, Callable[[ScalarProgram], Kernel]] = {"gpu": PtxKernel, "tpu": PallasKernel}
-"""Kernels of a scalar program, by platform."""
-ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
-"""Tasks whose kernels are compiled in several orders."""
-ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
+KERNELS = "kernels/", "operations/"
+"""What is compiled for GPUs alone."""
+ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole"
 """Programs that are compiled for the first topology only, if none are named."""
 
 
@@ -100,13 +93,13 @@ def mesh_of(topology: str) -> Mesh:
     return Mesh(np.array(found.devices), (AXIS,))
 
 
-def platform_of(mesh: Mesh) -> str:
-    """What a topology's devices are for a kernel."""
-    return "gpu" if mesh.devices.flat[0].platform == "gpu" else "tpu"
+def has_kernels(mesh: Mesh) -> bool:
+    """Whether kernels are made for a topology's devices."""
+    return mesh.devices.flat[0].platform == "gpu"
 
 
 def compiled(
-    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: Kernel | None
+    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: PtxKernel | None
 ) -> tuple[str, ...]:
     """Lowers and compiles a program for devices: what the compiler says, as a row of the table."""
     for path in Path(SCHEDULES.name).iterdir():
@@ -118,7 +111,7 @@ def compiled(
     memory: Any = made.memory_analysis()
     executable: Any = made.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
-    if isinstance(kernel, PtxKernel):
+    if kernel is not None:
         said += assembled(kernel.text([True] * len(kernel.program.inputs), POINTS), "sm_90")[0]
     used, spilled = registers(said)
     several = exchanges(made.as_text() or "")
@@ -130,7 +123,6 @@ def compiled(
     return (
         *(f"{x / 1000:,.0f}" for x in (code, memory.temp_size_in_bytes)),
         f"{seconds:.1f}",
-        _bundles(kernel) if isinstance(kernel, PallasKernel) else "",
         *((f"{used}", f"{spilled:,}") if used else ("", "")),
         ", ".join(moves),
     )
@@ -149,24 +141,6 @@ def _said() -> Iterator[Path]:
             os.close(usual)
 
 
-def _bundles(kernel: PallasKernel) -> str:
-    """Instructions for 1,024 points by the schedule of a TPU's kernel; nothing without any.
-
-    Loops over parts of a block are marked in it as the loop in a loop.
-    """
-    paths = [*Path(SCHEDULES.name).glob(f"*-{NAME}*[0-9]-final_bundles*")]
-    if not paths:
-        return ""
-    text = paths[0].read_text(encoding="utf-8")
-    depths = [len(d) for d in re.findall(r"^ *(?:0x[0-9a-f]+|0) [ \w]*: *(>*)", text, re.MULTILINE)]
-    runs = itertools.groupby(depths, key=lambda depth: depth > 1)
-    loops = [len([*run]) for inside, run in runs if inside]
-    parts, *values = kernel.block(POINTS)
-    never = sum(loops[1:]) if has_sines(kernel.program) else 0
-    more = (parts - 1) * (sum(loops) - never)
-    return f"{(len(depths) + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
-
-
 def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
     """What is compiled, by name: each lowers itself for a mesh."""
     found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {}
@@ -178,11 +152,10 @@ def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
     ):
         found[f"{kind}/{name}"] = functools.partial(train_step, name, kind)
     names = [f"kernels/{name}" for name in veenv.tasks.list()]
-    names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
     names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
 
     def of_kernel(name: str, mesh: Mesh) -> jax.stages.Lowered:
-        made = kernel_of(name, platform_of(mesh))
+        made = kernel_of(name)
         assert made is not None
         return kernel(made, mesh)
 
@@ -223,18 +196,7 @@ def train_step(name: str, agent: Any, mesh: Mesh) -> jax.stages.Lowered:
     return trainer.lowered(mesh)
 
 
-def orders(name: str) -> dict[str, Any]:
-    """Elimination orders of a task's function besides reverse, by name."""
-    task = veenv.tasks.get(name)
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    rng = np.random.default_rng(0)
-    drawn = {
-        f"random {k}": graph.legal(rng.permutation(graph.reverse()).tolist()) for k in range(1, 5)
-    }
-    return {name: name for name in ("forward", "markowitz", "best-operations")} | drawn
-
-
-def kernel(made: Kernel, mesh: Mesh) -> jax.stages.Lowered:
+def kernel(made: PtxKernel, mesh: Mesh) -> jax.stages.Lowered:
     """A kernel at a batch, on one device."""
     device = mesh.devices.flat[0]
     one = SingleDeviceSharding(device)
@@ -242,21 +204,18 @@ def kernel(made: Kernel, mesh: Mesh) -> jax.stages.Lowered:
         jax.ShapeDtypeStruct((POINTS, *leaf.shape), leaf.dtype, sharding=one)
         for leaf in made.program.inputs
     ]
-    platform = "cuda" if isinstance(made, PtxKernel) else "tpu"
-    there = AbstractDevice(device.device_kind, 1, platform)
+    there = AbstractDevice(device.device_kind, 1, "cuda")
     with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=there)):
         return jax.jit(made).lower(*leaves)
 
 
 @functools.cache
-def kernel_of(name: str, platform: str) -> Kernel | None:
+def kernel_of(name: str) -> PtxKernel | None:
     """The kernel that a program is; None for other programs."""
-    kind, what, *order = name.split("/")
-    if kind == "operations":
-        return KINDS[platform](operations(what, NOT_THERE[platform]).program)
-    if kind not in ("kernels", "orders"):
+    if not name.startswith(KERNELS):
         return None
-    return KINDS[platform](jacobian(what, orders(what)[order[0]] if order else "reverse"))
+    kind, what = name.split("/")
+    return PtxKernel(operations(what).program if kind == "operations" else jacobian(what))
 
 
 def compile_for(
@@ -273,7 +232,7 @@ def compile_for(
     """
     jax.config.update("jax_platforms", "cpu")  # the plugins would look for their chips
     columns = "topology", "program", "code, kB", "temporaries, kB", "compiled in, s"
-    more = "bundles per 1,024 points", "registers", "spilled, bytes", "exchanged"
+    more = "registers", "spilled, bytes", "exchanged"
     table = Table(*columns, *more)
     yield table
     failed = 0
@@ -283,11 +242,13 @@ def compile_for(
         if not programs and topology != topologies[0] and name.startswith(ONCE):
             continue
         mesh = mesh_of(topology)
+        if name.startswith(KERNELS) and not has_kernels(mesh):
+            continue
         try:
-            cells = compiled(lower, mesh, kernel_of(name, platform_of(mesh)))
+            cells = compiled(lower, mesh, kernel_of(name))
         except Exception as error:
             failed += not isinstance(error, CannotFuseError)
-            cells = ("-",) * 6 + (f"{type(error).__name__}: {error!s:.80}",)
+            cells = ("-",) * 5 + (f"{type(error).__name__}: {error!s:.80}",)
         table.add(topology, name, *cells)
     if failed:
         raise SystemExit(1)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.expansions import QUICK, TPU
 from veenv.kernel.scalar_program import FLOATS, Leaf, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
@@ -15,13 +14,10 @@ COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 BITS = frozenset({"and", "or", "xor", "not"})
 SHIFTS = frozenset({"shl", "shr_a", "shr_l"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min"})
-NOT_THERE: dict[str, frozenset[str]] = {"gpu": frozenset(), "tpu": frozenset({"nextafter"})}
-"""Operations that a kernel refuses by name."""
-DTYPES: dict[str, tuple[str, ...]] = {
-    "gpu": ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-            "uint64", "bool"),
-    "tpu": ("float32", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool"),
-}  # fmt: skip
+KINDS = (
+    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "bool",
+)  # fmt: skip
 """Dtypes that a kernel computes in."""
 
 
@@ -38,17 +34,16 @@ class Operations:
     names: tuple[str, ...]
 
 
-def operations(dtype: str, but: frozenset[str] = frozenset()) -> Operations:
-    """All operations of a dtype, `but` for some, and conversions from it to the others.
+def operations(dtype: str) -> Operations:
+    """All operations of a dtype, and conversions from it to the others.
 
     Args:
       dtype: what they compute with, by NumPy's name.
-      but: names of operations that are left out.
     """
     ops = [Op("input", dtype, (), (k, 0)) for k in range(3)] + [Op("input", "bool", (), (3, 0))]
     first = len(ops)
     for name, operation in OPERATIONS.items():
-        if name in but or not belongs(name, dtype):
+        if not belongs(name, dtype):
             continue
         to = "bool" if name in COMPARED else dtype
         if operation.function:
@@ -93,17 +88,10 @@ def by_target() -> dict[str, list[Any]]:
     for name, operation in OPERATIONS.items():
         function = operation.function or not (operation.llvm or name in ("max", "min", "select"))
         how = ("libm, libmvec", "libdevice") if function else ("instructions",) * 2
-        tpu = "of other functions" if name in TPU else "Mosaic"
-        if name in NOT_THERE["tpu"]:
-            tpu = "refused"
-        elif name in ("sin", "cos"):
+        if name in ("sin", "cos"):
             how = tuple(f"a polynomial, far out {call}" for call in ("libm", "libdevice"))
-            tpu = f"a polynomial, above {QUICK:,.0f} Mosaic"
-        rows.setdefault((*how, tpu), []).append(name)
-    every = [*dict.fromkeys(dtype for kind in DTYPES.values() for dtype in kind)]
-    for kind in every:
-        takes = tuple("yes" if kind in DTYPES[target] else "refused" for target in ("gpu", "tpu"))
-        rows.setdefault(("yes", *takes), []).append(kind)
-    columns = ["operations, then dtypes", "CPU", "GPU of NVIDIA", "TPU"]
+        rows.setdefault(how, []).append(name)
+    rows["yes", "yes"] = [*KINDS]
+    columns = ["operations, then dtypes", "CPU", "GPU of NVIDIA"]
     found = [[" ".join(f"`{name}`" for name in names), *how] for how, names in rows.items()]
     return {"columns": columns, "rows": found}

@@ -36,10 +36,10 @@ _INSTRUCTION = 16
 """Bytes that each takes since Volta."""
 
 
-def jacobian(name: str, ids: Any = "reverse") -> ScalarProgram:
-    """The scalar program of a task's Jacobian, in an order."""
+def jacobian(name: str) -> ScalarProgram:
+    """The scalar program of a task's Jacobian in reverse order."""
     case = find(name).single()
-    fun = veenv.jacve(case.fun, ids, case.argnums, kernel="xla")
+    fun = veenv.jacve(case.fun, "reverse", case.argnums, kernel="xla")
     return trace_point(fun, case.args, {}, range(len(case.args))).program()
 
 

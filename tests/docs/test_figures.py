@@ -8,12 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from scipy.stats import spearmanr
 
 import veenv
-from scripts.benchmarks.compile_for import orders
 from scripts.docs import results_page
-from veenv.orders.resolve import resolve_order
 
 ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
@@ -188,17 +185,3 @@ def test_the_readme_says_what_is_gained():
     said = ", ".join(f"{name} {graph.cost(order)}" for name, order in orders.items())
     assert f"multiplications: {said}, Markowitz {graph.cost(graph.markowitz())}" in readme
     assert f"best found (PPO) 297 {297 / graph.cost(graph.reverse()):.3f}" in readme
-
-
-def test_the_page_says_how_schedules_rank_orders():
-    page = text_of("docs/internals/accelerators.md")
-    chips = [row for row in rows_of("compiled-tpu") if row["topology"] == "v5e:2x2"]
-    bundles = {row["program"]: row["bundles per 1,024 points"].replace(",", "") for row in chips}
-    for name in ("RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4"):
-        task = veenv.tasks.get(name)
-        graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-        several = {f"orders/{name}/{key}": order for key, order in orders(name).items()}
-        several[f"kernels/{name}"] = "reverse"
-        costs = [graph.cost(resolve_order(o, graph), "operations") for o in several.values()]
-        found = spearmanr([float(bundles[key]) for key in several], costs).statistic
-        assert f"{found:.2f} on {name}" in page

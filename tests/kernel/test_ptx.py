@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 
 import veenv
-from scripts.benchmarks.operations_program import DTYPES, operations
-from tests.kernel.test_pallas import LOOPING, looping, program_of
-from tests.kernel.test_pallas_operations import expected, points
+from scripts.benchmarks.operations_program import KINDS, operations
 from tests.oracles import ptx as oracle
 from tests.oracles import scalar_program
 from tests.sampling import thinned
 from veenv.kernel import ptx
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.ordering import few_alive
-from veenv.kernel.scalar_program import FLOATS, Leaf, ScalarProgram
+from veenv.kernel.scalar_program import FLOATS, Leaf, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 from veenv.tasks.random import random_function
 
@@ -38,6 +36,70 @@ FUNCTIONS = frozenset(name for name, op in OPERATIONS.items() if op.function)
 LIBDEVICE = pytest.mark.skipif(not has_libdevice(), reason="needs nvidia-cuda-nvcc-cu12")
 WITHOUT = "RoeFlux_1d", "HumanHeartDipole", "VanDerPol_RK4", "Robertson"
 """Tasks that call no function."""
+
+
+def program_of(name: str) -> tuple[ScalarProgram, list[np.ndarray]]:
+    task = veenv.tasks.get(name)
+    args = [np.asarray(x, "f4") for x in task.example_args()]
+    argnums = task.argnums if isinstance(task.argnums, tuple) else (task.argnums,)
+    return trace_point(veenv.jacve(task.fun, "best", argnums), args, {}, argnums).program(), args
+
+
+def looping(x: jax.Array, a: jax.Array) -> tuple[jax.Array, ...]:
+    def step(c, t):
+        c = jnp.sin(c * t) + x[0]
+        return c, (c, c > 0.5)
+
+    c, (ys, above) = jax.lax.scan(step, x[1], a)
+    total, _ = jax.lax.scan(step, c, ys * 1.0, reverse=True)
+    root = jax.lax.while_loop(
+        lambda v: jnp.abs(v * v - x[0]) > 1e-4,
+        lambda v: jax.lax.while_loop(
+            lambda w: w * w > 2 * x[0], lambda w: 0.9 * w, 0.5 * (v + x[0] / v)
+        ),
+        x[1],
+    )
+    near = ys[jnp.clip(jnp.int32(20 * c), 0, 699)] + jnp.linspace(0, 1, 30)[jnp.int32(9 * x[0])]
+    return total, root, ys[:3], above[-2:], near
+
+
+LOOPING = np.array([0.7, 1.3], "f4"), np.linspace(0.2, 0.9, 700, dtype="f4")
+
+
+def points(dtype: str) -> list[np.ndarray]:
+    """For three numbers and a bool; shifts are by the third."""
+    rng = np.random.default_rng(0)
+    flags = rng.random(40) < 0.5
+    if dtype == "bool":
+        return [rng.random(40) < 0.5, rng.random(40) < 0.5, flags, flags]
+    if dtype in FLOATS:
+        x, y = rng.uniform(0.05, 0.95, (2, 40))
+        x[:20] *= np.linspace(-3, 30, 20)  # outside of what some are defined for
+        return [x.astype(dtype), y.astype(dtype), y.astype(dtype), flags]
+    low = 0 if dtype.startswith("u") else -100
+    x, y = rng.integers(low, 101, 40), rng.integers(1, 50, 40)
+    return [x.astype(dtype), y.astype(dtype), rng.integers(0, 7, 40).astype(dtype), flags]
+
+
+def expected(op: Op, args: list[np.ndarray]) -> np.ndarray:
+    """By NumPy; of floats in float64."""
+    if op.name == "convert":
+        return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
+    if op.name == "bitcast":
+        return args[0].view(op.dtype)
+    name = op.attr if op.name == "call" else op.name
+    if op.dtype in FLOATS and name != "nextafter":
+        args = [a.astype("f8") if a.dtype != bool else a for a in args]
+    with np.errstate(all="ignore"):
+        return _numpy(name, args).astype(op.dtype)
+
+
+def _numpy(name: str, args: list[np.ndarray]) -> np.ndarray:
+    if name != "lgamma":
+        return OPERATIONS[name].numpy(*args)
+    from scipy import special
+
+    return special.gammaln(args[0])
 
 
 def interpreted(program: ScalarProgram) -> Callable[..., list[np.ndarray]]:
@@ -76,7 +138,7 @@ def check(program: ScalarProgram, *leaves: Any, rtol: float = 1e-12) -> None:
 
 
 @LIBDEVICE
-@pytest.mark.parametrize("dtype", DTYPES["gpu"])
+@pytest.mark.parametrize("dtype", KINDS)
 def test_every_operation(dtype):
     program, columns = operations(dtype).program, points(dtype)
     for op, got in zip(program.ops[len(columns) :], interpreted(program)(*columns), strict=True):

@@ -1,4 +1,4 @@
-"""Arrays in which a loop writes at computed places: machine code, Pallas and C, beside JAX."""
+"""Arrays in which a loop writes at computed places: machine code and C, beside JAX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.kernel.test_ptx import check, has_libdevice
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.tpu.pallas import PallasKernel
 
 
 def saved(x: Any, n: Any) -> Any:
@@ -173,16 +172,6 @@ def test_machine_code(fun: Any, wide: bool):
         for mine, true in zip(found, expected, strict=True):
             assert mine.dtype == true.dtype
             np.testing.assert_allclose(mine, true, rtol=1e-12 if wide else 3e-5)
-
-
-@pytest.mark.parametrize("fun", spared([some_rows, swapped, nested, both], both))
-def test_pallas(fun: Any):
-    args = points(5)
-    program = trace_point(fun, [x[0] for x in args], {}, (0, 1)).program()
-    found = jax.jit(PallasKernel(program, interpret=True))(*args)
-    expected = jax.tree.leaves(quick_jit(jax.vmap(fun))(*args))
-    for k, mine in zip(program.written(), found, strict=True):
-        np.testing.assert_allclose(mine, expected[k], rtol=3e-5)
 
 
 @pytest.mark.skipif(not COMPILER, reason="no C compiler")

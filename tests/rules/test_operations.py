@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from scripts.benchmarks.operations_program import NOT_THERE
 from tests.oracles.scalar_program import run
 from veenv.kernel.fusing import fuse, trace_point
-from veenv.kernel.tpu.pallas import PallasKernel
 from veenv.rules import operations
 
 POINT = np.array([0.31, 0.74, 0.93, 0.52], np.float32)
@@ -19,13 +17,10 @@ WHOLE = np.array([7, -3, 2, 1], np.int32)
 
 
 def values(fun, *args):
-    """What NumPy, LLVM and Pallas compute."""
+    """What NumPy and LLVM compute."""
     program = trace_point(fun, args, {}, range(len(args))).program()
     batch = [np.stack([x, x]) for x in args]
-    found = [run(program, *args)[0], np.asarray(jax.vmap(fuse(fun))(*batch))[1]]
-    if program.count(*NOT_THERE["tpu"]):
-        return found
-    return [*found, np.asarray(PallasKernel(program, interpret=True)(*batch)[0])[1]]
+    return [run(program, *args)[0], np.asarray(jax.vmap(fuse(fun))(*batch))[1]]
 
 
 @pytest.mark.parametrize("name", [op.name for op in operations.OPERATIONS.values() if op.function])

@@ -30,7 +30,6 @@ ALLOWED = {
     "kernel/building/complex_numbers.py": "functions that compute complex numbers by their parts",
     "kernel/cpu/bodies.py": "operations of scalar programs",
     "kernel/building/elementwise.py": "functions that unroll",
-    "kernel/expansions.py": "functions of which Mosaic has none",
     "kernel/building/formulas.py": "functions that compute what primitives mean",
     "kernel/building/linear.py": "functions that unroll",
     "kernel/building/moves.py": "functions that unroll",

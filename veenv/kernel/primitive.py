@@ -339,24 +339,22 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     return jax.ffi.ffi_lowering(held.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
-def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> Callable[..., Any]:
-    """The lowering for an accelerator, from what makes a function of flat batches of a program."""
+def _lower_cuda(ctx: Any, *operands: Any, kernel: Batched) -> Any:
+    """The lowering for a GPU of NVIDIA."""
+    batch = kernel.batch_of(ctx.avals_in)
+    usual = math.prod(batch) == 0 or kernel.instead is not None
+    program = kernel.program if isinstance(kernel, Fused) else None
+    if usual or not isinstance(program, ScalarProgram):
+        return _lower_xla(ctx, *operands, kernel=kernel)
+    from veenv.kernel.ptx import PtxKernel  # llvmlite is loaded when the first kernel is compiled
 
-    def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-        batch = kernel.batch_of(ctx.avals_in)
-        usual = math.prod(batch) == 0 or kernel.instead is not None
-        program = kernel.program if isinstance(kernel, Fused) else None
-        if usual or not isinstance(program, ScalarProgram):
-            return _lower_xla(ctx, *operands, kernel=kernel)
-        try:
-            of_flat = made(program)
-        except (FileNotFoundError, NotImplementedError) as error:
-            warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
-            return _lower_xla(ctx, *operands, kernel=kernel)
-        fun = functools.partial(_on_batch, of_flat, kernel, batch)
-        return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
-
-    return lower
+    try:
+        of_flat = PtxKernel(program)
+    except (FileNotFoundError, NotImplementedError) as error:
+        warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
+        return _lower_xla(ctx, *operands, kernel=kernel)
+    fun = functools.partial(_on_batch, of_flat, kernel, batch)
+    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
 
 
 def _on_batch(
@@ -371,18 +369,6 @@ def _on_batch(
     return [y.reshape(*batch, *leaf.shape) for y, leaf in pairs]
 
 
-def _for_tpu(program: ScalarProgram) -> Callable[..., Any]:
-    from veenv.kernel.tpu.pallas import PallasKernel  # a second to import
-
-    return PallasKernel(program)
-
-
-def _for_gpu(program: ScalarProgram) -> Callable[..., Any]:
-    from veenv.kernel.ptx import PtxKernel  # llvmlite is loaded when the first kernel is compiled
-
-    return PtxKernel(program)
-
-
 fused_p.def_impl(_impl)
 fused_p.def_abstract_eval(_abstract)
 batching.primitive_batchers[fused_p] = _batch
@@ -390,5 +376,4 @@ ad.primitive_jvps[fused_p] = _jvp
 ad.primitive_transposes[fused_p] = _transpose
 mlir.register_lowering(fused_p, _lower_xla)
 mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")
-mlir.register_lowering(fused_p, _lower_accelerator(_for_gpu), platform="cuda")
-mlir.register_lowering(fused_p, _lower_accelerator(_for_tpu), platform="tpu")
+mlir.register_lowering(fused_p, _lower_cuda, platform="cuda")

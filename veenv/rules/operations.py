@@ -21,9 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 FILE = Path(__file__).with_name("weights.json")
 """What operations take, measured on a processor by ``python scripts/benchmark.py weights``."""
@@ -41,8 +39,6 @@ class Operation:
 
     name: str  # as in `veenv.kernel.scalar_program`; of a function its name in libm
     numpy: Callable[..., Any]  # it on NumPy scalars or arrays of its arguments' dtype
-    # it on JAX arrays, in a Pallas kernel; None if JAX does not have it
-    jax: Callable[..., Any] | None
     llvm: str  # it of floats; empty for what takes several instructions
     llvm_int: str  # it of integers and bools
     c: str  # it of floats
@@ -68,7 +64,6 @@ def weight(name: str, function: str | None = None) -> int:
 def _add(
     name: str,
     numpy: Callable[..., Any],
-    jax: Callable[..., Any] | None,
     llvm: str,
     c: str,
     llvm_int: str = "",
@@ -76,7 +71,7 @@ def _add(
     commutative: bool = False,
 ) -> None:
     weight = WEIGHTS.get(name, 1)
-    fields = name, numpy, jax, llvm, llvm_int or llvm, c, c_int or c, weight
+    fields = name, numpy, llvm, llvm_int or llvm, c, c_int or c, weight
     OPERATIONS[name] = Operation(*fields, commutative=commutative)
 
 
@@ -84,8 +79,8 @@ def _function(name: str, numpy: Callable[..., Any] | None = None) -> None:
     of = numpy or getattr(np, name)
     weight = WEIGHTS.get(name, _OTHER_FUNCTION)
     arguments = ", ".join(f"{{{k}}}" for k in range(getattr(of, "nin", 1)))
-    c, jax = f"{name}{{f}}({arguments})", getattr(lax, name, None) or getattr(jnp, name, None)
-    OPERATIONS[name] = Operation(name, of, jax, "", "", c, c, weight, function=True)
+    c = f"{name}{{f}}({arguments})"
+    OPERATIONS[name] = Operation(name, of, "", "", c, c, weight, function=True)
 
 
 def _divide(x: Any, y: Any) -> Any:
@@ -113,62 +108,54 @@ def _shift_logical(x: Any, y: Any) -> Any:
     return np.right_shift(x.view(unsigned), np.asarray(y).astype(unsigned)).astype(x.dtype)
 
 
-def _round(x: Any) -> Any:
-    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-
-
-def _trunc(x: Any) -> Any:
-    return jnp.where(x < 0, lax.ceil(x), lax.floor(x))
-
-
-for _name, _ufunc, _of, _sign in (
-    ("add", np.add, lax.add, "+"),
-    ("sub", np.subtract, lax.sub, "-"),
-    ("mul", np.multiply, lax.mul, "*"),
+for _name, _ufunc, _sign in (
+    ("add", np.add, "+"),
+    ("sub", np.subtract, "-"),
+    ("mul", np.multiply, "*"),
 ):
-    _add(_name, _ufunc, _of, f"f{_name}{{j}} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
+    _add(_name, _ufunc, f"f{_name}{{j}} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
          f"{_name} {{t}} {{0}}, {{1}}", f"({{T}})(({{W}}){{0}} {_sign} ({{W}}){{1}})",
          commutative=_name != "sub")  # fmt: skip
-_add("div", _divide, lax.div, "fdiv {t} {0}, {1}", "{0} / {1}", "{s}div {t} {0}, {1}")
-_add("rem", np.fmod, lax.rem, "", "fmod{f}({0}, {1})", "{s}rem {t} {0}, {1}", "{0} % {1}")
-_add("neg", np.negative, lax.neg, "fneg {t} {0}", "-{0}", "sub {t} zeroinitializer, {0}",
+_add("div", _divide, "fdiv {t} {0}, {1}", "{0} / {1}", "{s}div {t} {0}, {1}")
+_add("rem", np.fmod, "", "fmod{f}({0}, {1})", "{s}rem {t} {0}, {1}", "{0} % {1}")
+_add("neg", np.negative, "fneg {t} {0}", "-{0}", "sub {t} zeroinitializer, {0}",
      "({T})(0 - ({W}){0})")  # fmt: skip
-_add("abs", np.abs, lax.abs, "@fabs", "fabs{f}({0})", "@abs false",
+_add("abs", np.abs, "@fabs", "fabs{f}({0})", "@abs false",
      "{0} < 0 ? ({T})(0 - ({W}){0}) : {0}")  # fmt: skip
-for _name, _ufunc, _of, _sign in (
-    ("max", np.maximum, lax.max, ">="),
-    ("min", np.minimum, lax.min, "<="),
+for _name, _ufunc, _sign in (
+    ("max", np.maximum, ">="),
+    ("min", np.minimum, "<="),
 ):
-    _add(_name, _ufunc, _of, "", f"({{0}} {_sign} {{1}} || {{0}} != {{0}}) ? {{0}} : {{1}}",
+    _add(_name, _ufunc, "", f"({{0}} {_sign} {{1}} || {{0}} != {{0}}) ? {{0}} : {{1}}",
          c_int=f"({{0}} {_sign} {{1}}) ? {{0}} : {{1}}", commutative=True)  # fmt: skip
-_add("sqrt", np.sqrt, lax.sqrt, "@sqrt", "sqrt{f}({0})")
-_add("floor", np.floor, lax.floor, "@floor", "floor{f}({0})")
-_add("ceil", np.ceil, lax.ceil, "@ceil", "ceil{f}({0})")
-_add("round", np.round, _round, "@roundeven", "rint{f}({0})")
-_add("trunc", np.trunc, _trunc, "@trunc", "trunc{f}({0})")
-for _name, _ufunc, _of, _float, _int, _sign in (
-    ("eq", np.equal, lax.eq, "oeq", "eq", "=="),
-    ("ne", np.not_equal, lax.ne, "une", "ne", "!="),
-    ("lt", np.less, lax.lt, "olt", "{s}lt", "<"),
-    ("le", np.less_equal, lax.le, "ole", "{s}le", "<="),
-    ("gt", np.greater, lax.gt, "ogt", "{s}gt", ">"),
-    ("ge", np.greater_equal, lax.ge, "oge", "{s}ge", ">="),
+_add("sqrt", np.sqrt, "@sqrt", "sqrt{f}({0})")
+_add("floor", np.floor, "@floor", "floor{f}({0})")
+_add("ceil", np.ceil, "@ceil", "ceil{f}({0})")
+_add("round", np.round, "@roundeven", "rint{f}({0})")
+_add("trunc", np.trunc, "@trunc", "trunc{f}({0})")
+for _name, _ufunc, _float, _int, _sign in (
+    ("eq", np.equal, "oeq", "eq", "=="),
+    ("ne", np.not_equal, "une", "ne", "!="),
+    ("lt", np.less, "olt", "{s}lt", "<"),
+    ("le", np.less_equal, "ole", "{s}le", "<="),
+    ("gt", np.greater, "ogt", "{s}gt", ">"),
+    ("ge", np.greater_equal, "oge", "{s}ge", ">="),
 ):
-    _add(_name, _ufunc, _of, f"fcmp {_float} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
+    _add(_name, _ufunc, f"fcmp {_float} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
          f"icmp {_int} {{t}} {{0}}, {{1}}", commutative=_name in ("eq", "ne"))  # fmt: skip
-for _name, _ufunc, _of, _sign in (
-    ("and", np.bitwise_and, lax.bitwise_and, "&"),
-    ("or", np.bitwise_or, lax.bitwise_or, "|"),
-    ("xor", np.bitwise_xor, lax.bitwise_xor, "^"),
+for _name, _ufunc, _sign in (
+    ("and", np.bitwise_and, "&"),
+    ("or", np.bitwise_or, "|"),
+    ("xor", np.bitwise_xor, "^"),
 ):
-    _add(_name, _ufunc, _of, f"{_name} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
+    _add(_name, _ufunc, f"{_name} {{t}} {{0}}, {{1}}", f"{{0}} {_sign} {{1}}",
          commutative=True)  # fmt: skip
-_add("not", np.invert, lax.bitwise_not, "xor {t} {0}, splat ({e} -1)", "({T})({0} ^ ({T})-1)")
-_add("shl", np.left_shift, lax.shift_left, "shl {t} {0}, {1}", "({T})(({U}){0} << {1})")
-_add("shr_a", np.right_shift, lax.shift_right_arithmetic, "ashr {t} {0}, {1}", "{0} >> {1}")
-_add("shr_l", _shift_logical, lax.shift_right_logical, "lshr {t} {0}, {1}",
+_add("not", np.invert, "xor {t} {0}, splat ({e} -1)", "({T})({0} ^ ({T})-1)")
+_add("shl", np.left_shift, "shl {t} {0}, {1}", "({T})(({U}){0} << {1})")
+_add("shr_a", np.right_shift, "ashr {t} {0}, {1}", "{0} >> {1}")
+_add("shr_l", _shift_logical, "lshr {t} {0}, {1}",
      "({T})(({U}){0} >> {1})")  # fmt: skip
-_add("select", np.where, jnp.where, "", "{0} ? {1} : {2}")
+_add("select", np.where, "", "{0} ? {1} : {2}")
 for _name in "exp exp2 expm1 log log2 log1p sin cos tan sinh cosh tanh cbrt nextafter".split():
     _function(_name)
 for _name in "asin acos atan asinh acosh atanh atan2 pow".split():

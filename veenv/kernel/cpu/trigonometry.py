@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from veenv.kernel.cpu.emitter import Emitter
-from veenv.kernel.expansions import COSINE, SINE
 
 
 class _Table(NamedTuple):
@@ -34,8 +33,8 @@ _TABLES = {
         1e4,
         1.5 * 2.0**23,
         (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
-        SINE,
-        COSINE,
+        (-0.16666654873461687, 0.008332173542482179, -0.00019516655712700375),
+        (0.04166665451577973, -0.0013887646771959163, 2.44628986297009e-05),
     ),
     "float64": _Table(
         1e6,
