@@ -40,8 +40,6 @@ MODULES = [
     "veenv.measure.report.write",
     "veenv.env.adapters.gymnasium_vector",
     "veenv.export.c",
-    "veenv.export.code",
-    "veenv.engine.graphax",
     "veenv.engine.interop",
     "veenv.engine.api",
     "veenv.measure.measured",

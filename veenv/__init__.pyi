@@ -14,11 +14,10 @@ from . import (
     testing,
 )
 from ._gymnasium import register
-from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.elimination import Counts
 from .engine.explanation import Explanation, explain
-from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
+from .engine.interop import filter_jacve, tree_allclose
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
 from .env.drawing import animate, draw
@@ -55,14 +54,12 @@ __all__ = [
     "draw",
     "engine",
     "env",
-    "eqx_jacve",
     "evaluate",
     "explain",
     "export",
     "filter_jacve",
     "fuse",
     "graph",
-    "graphax",
     "hessian",
     "jacve",
     "laplacian",
@@ -86,5 +83,4 @@ __all__ = [
     "tree_allclose",
     "tune",
     "value_and_jacve",
-    "vertex_elimination_jaxpr",
 ]

@@ -7,7 +7,6 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_same
-from veenv.export.primitives import CannotWriteError
 
 pytestmark = pytest.mark.kernels
 
@@ -41,10 +40,3 @@ def test_jacobians(args, options):
 def test_sparse_jacobians(args):
     sparse = veenv.jacve(noisy, sparse_representation=True)(*args)
     np.testing.assert_allclose(sparse.todense(), jax.jacfwd(noisy)(*args), rtol=1e-5)
-
-
-@pytest.mark.parametrize("args", [(X,), (X, KEYS)], ids=["captured", "argument"])
-def test_what_cannot_be_had_of_them_says_so(args):
-    drawn = lambda x, keys=KEYS: x * jax.random.normal(keys[0], x.shape)  # noqa: E731
-    with pytest.raises(CannotWriteError, match="cannot be written as source code"):
-        veenv.export.to_code("reverse", drawn, *args)

@@ -20,7 +20,6 @@ from tests.oracles.jacobians import orders, quick_jit
 from tests.oracles.masked_programs import random_masked_program
 from tests.sampling import few, on_seeds, spared
 from tests.test_invariant import assert_emitted_counts
-from veenv import export
 from veenv.engine import edge_product
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -206,15 +205,6 @@ def test_what_is_shut_out_stays_so_behind_a_solve_for_each_row():
     for jacobian in found:
         np.testing.assert_array_equal(jacobian[0, :, 0], 0)
         np.testing.assert_allclose(jacobian[1, :, 1], expected[1, :, 1], rtol=1e-6)
-
-
-def test_exported_code_is_masked():
-    source = export.to_code("reverse", PROGRAMS["distances"], X)
-    scope = {}
-    exec(source, scope)
-    oracle = jax.jacfwd(PROGRAMS["distances"])
-    found, expected = quick_jit(lambda x: (scope["jacobian"](x), oracle(x)))(X)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_a_large_sum_is_masked_where_a_mask_shuts_out_all():

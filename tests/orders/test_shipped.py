@@ -70,15 +70,12 @@ def test_at_most_the_best_published(name):
     "name", ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 )
 def test_counted_by_other_code_with_equation_numbers(name):
-    """`to_graphax` numbers equations from 1, as an eliminator that only sees the jaxpr does."""
+    """Ids number equations from 1, as an eliminator that only sees the jaxpr does."""
     task = veenv.tasks.get(name)
     args = task.example_args()
     edges, outputs, _ = scalar_graph(task.fun, args)
     order = veenv.best_order(name)
-    numbers = order.to_graphax()
-    assert numbers == list(order.ids)
-    assert all(type(n) is int for n in numbers)
-    nodes = [len(args) + n - 1 for n in numbers]
+    nodes = [len(args) + n - 1 for n in order.ids]
     elimination = Elimination(edges, nodes)
     assert not set(nodes) & set(outputs)
     assert sum(elimination.eliminate(node) for node in nodes) == order.counts["multiplications"]
@@ -87,18 +84,6 @@ def test_counted_by_other_code_with_equation_numbers(name):
     jaxpr = jax.make_jaxpr(task.fun)(*args).jaxpr
     assert len(jaxpr.eqns) == order.num_vertices
     assert all(len(eqn.outvars) == 1 for eqn in jaxpr.eqns)
-
-
-def test_graphax_wants_every_equation_that_is_no_output():
-    def fun(x, y):
-        return jnp.cos(y) * jnp.sin(x) * x  # cos(y) does not depend on x
-
-    graph = veenv.make_graph(fun)(1.0, 2.0)
-    order = Order.from_graph(graph, graph.reverse())
-    assert order.to_graphax() == [3, 2]
-    assert order.to_graphax(graph) == [3, 2, 1]
-    with pytest.raises(ValueError, match="another graph"):
-        order.to_graphax(graph_of("Robertson"))
 
 
 @pytest.mark.parametrize("name", spared(["RoeFlux_1d", "mlp", "Robertson"], "mlp", "Robertson"))

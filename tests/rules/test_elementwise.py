@@ -70,8 +70,3 @@ def test_what_gives_its_operand_a_name_or_a_place_is_no_operation(name, kernel):
     if name != "remat":  # which JAX does not differentiate for complex numbers
         found = jax.jit(veenv.jacve(complex_fun, kernel=kernel))(x)
         assert_same(found, jax.jit(jax.jacrev(complex_fun))(x), tol=1e-5)
-
-
-def test_names_are_not_written_as_source_code():
-    source = veenv.export.to_code("reverse", lambda x: checkpoint_name(x * x, "kept"), 3.0)
-    assert "kept" not in source

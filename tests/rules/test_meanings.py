@@ -126,15 +126,6 @@ def test_c(fun, tmp_path):
     assert_same(found, jax.jacrev(PLAIN)(x))
 
 
-@pytest.mark.usefixtures("x64")
-def test_source_code(fun):
-    scope: dict = {}
-    exec(veenv.export.to_code("reverse", fun, X.astype(float), with_value=True), scope)
-    value, jacobian = scope["jacobian"](X.astype(float))
-    assert_same(value, PLAIN(X.astype(float)))
-    assert_same(jacobian, jax.jacrev(PLAIN)(X.astype(float)))
-
-
 def test_its_own_derivative_wins():
     """A surrogate: the derivative is not that of what it means."""
     step = primitive("test_step", lambda x: jnp.where(x > 0, x * 0 + 1, x * 0))

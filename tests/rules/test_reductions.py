@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 from tests.oracles.jacobians import assert_compiled_same, assert_same
-from veenv import export, jacve
+from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -111,9 +111,7 @@ def test_dynamic_slices_clamp_once():
 
     pairs = []
     for start in (-20, -5, -4, -1, 0, 2, 3, 4, 20):
-        scope = {}
-        exec(export.to_code("reverse", fun, X, start), scope)
-        ours = jacve(fun, "forward"), jacve(fun, "reverse"), scope["jacobian"]
+        ours = jacve(fun, "forward"), jacve(fun, "reverse")
         pairs += [(at(jacobian, start), at(jax.jacrev(fun), start)) for jacobian in ours]
     assert_compiled_same(pairs, X)
 

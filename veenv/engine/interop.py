@@ -1,18 +1,16 @@
-"""Entry points for users of Equinox and of graphax."""
+"""Jacobians of Equinox modules, and comparisons of trees."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend import core
 
-from veenv import _compat
 from veenv.engine.api import jacve
 from veenv.kernel.fusing import KernelMode
 from veenv.orders.resolve import OrderLike
@@ -66,70 +64,6 @@ def filter_jacve(
         return inner(arrays, *args, **kwargs)
 
     return jacobian
-
-
-eqx_jacve = filter_jacve
-"""The name graphax gives to `filter_jacve`."""
-
-
-def function_of(jaxpr: Any, consts: Sequence[Any]) -> Callable[..., list[Any]]:
-    """The function that runs a jaxpr.
-
-    Args:
-      jaxpr: an open or closed jaxpr.
-      consts: values of its constants; ignored for a closed jaxpr that holds its own.
-
-    Returns:
-      A function of the jaxpr's arguments, with the list of its outputs.
-
-    Examples:
-      >>> closed = jax.make_jaxpr(lambda x: (x, 2 * x))(1.0)
-      >>> [float(x) for x in function_of(closed.jaxpr, closed.consts)(3.0)]
-      [3.0, 6.0]
-    """
-    consts = getattr(jaxpr, "consts", None) or consts
-    closed = core.ClosedJaxpr  # pyright: ignore[reportPrivateImportUsage]
-    return core.jaxpr_as_fun(closed(_compat.open_jaxpr(jaxpr), list(consts)))
-
-
-def vertex_elimination_jaxpr(
-    jaxpr: Any,
-    order: OrderLike,
-    consts: Sequence[Any],
-    *args: Any,
-    argnums: Sequence[int] | None = None,
-    count_ops: bool = False,
-    sparse_representation: bool = False,
-) -> Any:
-    """The Jacobian of a jaxpr.
-
-    Args:
-      jaxpr: an open or closed jaxpr.
-      order: as for `jacve`.
-      consts: values of the jaxpr's constants; ignored for a closed jaxpr that holds its own.
-      *args: its arguments, arrays.
-      argnums: which of them to differentiate by; all by default.
-      count_ops: also return the `Counts`.
-      sparse_representation: as for `jacve`.
-
-    Returns:
-      For each output, for each selected argument, the block of the Jacobian (lists of tuples);
-      with `count_ops` a pair with the counts.
-
-    Examples:
-      >>> closed = jax.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
-      >>> [[float(b) for b in row] for row in vertex_elimination_jaxpr(
-      ...     closed.jaxpr, "reverse", closed.consts, 2.0, 3.0)]
-      [[3.0, 2.0]]
-    """
-    selected = tuple(range(len(args))) if argnums is None else tuple(argnums)
-    return jacve(
-        function_of(jaxpr, consts),
-        order,
-        argnums=selected,
-        count_ops=count_ops,
-        sparse_representation=sparse_representation,
-    )(*args)
 
 
 def tree_allclose(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> bool:

@@ -170,29 +170,6 @@ class Order:
         """
         return cost in self.counts and self.lower_bounds.get(cost) == self.counts[cost]
 
-    def to_graphax(self, graph: Graph | None = None) -> list[int]:
-        """The order for graphax's `jacve`: equation numbers, the first equation being 1.
-
-        Vertex ids are equation numbers for a function whose traced equations have one result
-        each and hold no nested ``jit`` (graphax supports no others).
-
-        Args:
-          graph: where given, vertices that no derivative passes through are appended: graphax
-            wants every equation named whose result is not an output.
-
-        Returns:
-          The list of equation numbers.
-
-        Raises:
-          ValueError: if the order is for another graph.
-        """
-        ids = list(self.ids)
-        if graph is not None:
-            self.ids_for(graph)
-            pruned = set(range(1, graph.num_vertices + 1)) - set(ids)
-            ids += [v for v in sorted(pruned) if graph.node(v) not in graph.output_nodes]
-        return ids
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the order as JSON, aside first and then renamed into place.
 

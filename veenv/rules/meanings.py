@@ -33,7 +33,7 @@ _MEANINGS: dict[str, Meaning] = {}
 def register_rule(primitive: Any, meaning: Meaning) -> None:
     """Says what a primitive means, for all functions traced from now on.
 
-    It becomes part of kernels (`veenv.fuse`, `jacve`), C, source code, sparse Jacobians and
+    It becomes part of kernels (`veenv.fuse`, `jacve`), C, sparse Jacobians and
     Laplacians. Its derivative stays the one that JAX or `veenv.defelemental` has a rule of; where
     neither has, it is that of the meaning.  A primitive that nobody registers means what its
     implementation (`Primitive.def_impl`) computes, if that can be traced.

@@ -208,10 +208,6 @@ class SparseTensor:
         """The dense array of `shape` and `dtype`."""
         return _compat.as_weak_as(self, self.each(_dense))
 
-    def dense(self, iota: Any = None) -> Array:
-        """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
-        return self.todense()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         del copy
         return np.asarray(self.todense(), dtype)
