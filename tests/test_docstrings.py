@@ -32,7 +32,6 @@ MODULES = [
     "veenv.tasks.best",
     "veenv.orders.shipped",
     "veenv.env.adapters.gymnax",
-    "veenv.env.adapters.dm_env",
     "veenv.env.task_set",
     "veenv.env.random_play",
     "veenv.env.drawing",

@@ -10,7 +10,6 @@ import pytest
 from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from tests.sampling import spared
 from veenv.env import VertexEnv
-from veenv.env.adapters.dm_env import FIRST, LAST, MID, TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.encode import Spec
 from veenv.env.random_play import random_episode, random_episodes
@@ -58,23 +57,6 @@ def test_gymnax_flat_observation(graph):
     masks = obs.reshape(env.num_actions, -1)[:, -1]
     np.testing.assert_array_equal(masks, state.action_mask)
     assert env.action_space().n == env.num_actions
-
-
-def test_time_steps(graph):
-    env = TimeStepEnv(VertexEnv(graph))
-    game = new_game(graph, "multiplications")
-    state, first = env.reset()
-    assert first.first()
-    kinds, rewards = [int(first.step_type)], []
-    step = jax.jit(env.step)
-    for slot in range(env.num_actions):
-        state, time_step = step(state, slot)
-        kinds.append(int(time_step.step_type))
-        rewards.append(float(time_step.reward))
-        assert float(time_step.discount) == float(not time_step.last())
-        assert time_step.mid() == (not time_step.last())
-    assert kinds == [FIRST, *[MID] * (env.num_actions - 1), LAST]
-    assert rewards == [-game.eliminate(graph.node(v)) for v in graph.eliminable]
 
 
 def test_task_distribution_samples_every_task():

@@ -12,7 +12,6 @@ from tests.env.games import POINT, kept_outputs, small_graph
 from tests.oracles.structures import random_structure
 from tests.sampling import few, spared
 from veenv.env import VertexEnv
-from veenv.env.adapters.dm_env import TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import make
@@ -94,15 +93,14 @@ def far_actions():
 def test_every_integer_out_of_range_is_illegal(env, x64):
     with jax.enable_x64(x64):
         state = env.init()
-        adapters = (GymnaxEnv(env), TimeStepEnv(env))
+        gymnax = GymnaxEnv(env)
         for action in far_actions():
             if 0 <= int(action) < env.num_actions:
                 continue
             end, _, info = env.transition(state, action)
             assert info["illegal"] and end.terminated, repr(action)  # noqa: PT018
         for action in (2**40, np.int64(2**40), np.uint64(2**63), np.int64(-(2**40))):
-            assert adapters[0].step(None, state, action)[-1]["illegal"]
-            assert adapters[1].step(state, action)[1].extras["illegal"]
+            assert gymnax.step(None, state, action)[-1]["illegal"]
 
 
 def test_wide_arrays_of_jax_are_not_cut(env):
@@ -215,17 +213,13 @@ def test_observations_lie_in_their_space_whatever_the_precision(kind, dtype):
 def interfaces(env):
     """Ways to play: what a reset and a step return, after a state to donate."""
     key = jax.random.key(3)
-    gymnax, steps, tasks = GymnaxEnv(env), TimeStepEnv(env), TaskDistribution.of([env.graph] * 2)
+    gymnax, tasks = GymnaxEnv(env), TaskDistribution.of([env.graph] * 2)
     drawn, params = GymnaxEnv(tasks), env.default_params
     keys = jax.random.split(key)
-
-    def turned(found):  # (state, rest) as (rest, state)
-        return found[1], found[0]
 
     yield lambda: env.reset(key, params), lambda s: env.step(key, s, 0, params)
     yield lambda: gymnax.reset(key, params), lambda s: gymnax.step(key, s, 0, params)
     yield lambda: drawn.reset(key, tasks.params), lambda s: drawn.step(key, s, 0, tasks.params)
-    yield lambda: turned(steps.reset(key)), lambda s: turned(steps.step(s, 0, params))
     yield (
         lambda: jax.vmap(lambda k: env.reset(k, params))(keys),
         lambda s: jax.vmap(lambda x: env.step(None, x, 0, params))(s),

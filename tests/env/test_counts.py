@@ -11,7 +11,7 @@ import pytest
 import veenv
 from tests.sampling import few, spared
 from veenv.env import Spec, TaskDistribution, VertexEnv, WideCount, rules_array
-from veenv.env.adapters import GymVectorEnv, GymVertexEnv, TimeStepEnv
+from veenv.env.adapters import GymVectorEnv, GymVertexEnv
 from veenv.env.bits import num_words
 from veenv.env.counts import INT64_MAX, MOST_ADDENDS, largest_like, less, select
 from veenv.env.exact_range import INT32_MAX, check_total
@@ -192,12 +192,6 @@ def test_other_interfaces_give_whole_counts(large):
     assert first["total"].dtype == ends[0]["total"].dtype == np.int64
     assert ends[-1]["final_info"]["total"].tolist() == [total] * 2
     assert ends[-1]["total"].tolist() == [0, 0]
-    stepped = TimeStepEnv(VertexEnv(large))
-    state, timestep = stepped.reset()
-    assert int(timestep.extras["total"]) == 0
-    for slot in order:
-        state, timestep = stepped.step(state, slot)
-    assert int(timestep.extras["total"]) == total
 
 
 def test_a_narrow_spec_refuses_what_may_pass_it(large):

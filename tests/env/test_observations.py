@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.env import TaskDistribution, random_action, to_graphs_tuple, to_pyg
-from veenv.env.convert import GraphsTuple
+from veenv.env import TaskDistribution, random_action
 from veenv.env.encode import NodeLayout, Spec
 from veenv.env.env import VertexEnv
 from veenv.env.graph_view import decode_edges
@@ -140,26 +139,6 @@ def test_without_room_for_all_edges_every_feature_is_nan(states):
     obs = jax.jit(small.observe)(jax.tree.map(lambda x: x[0], batch))
     assert int(obs.n_edge) >= most
     assert bool(jnp.isnan(obs.nodes).all())
-    with pytest.raises(ValueError, match=f"more than max_edges={most - 1}"):
-        to_pyg(obs)
-
-
-def test_conversions_keep_the_graph(states):
-    _, _, seen = states
-    graph = seen["graph"][1]
-    batch, num_nodes, _ = graph.nodes.shape
-    found = to_graphs_tuple(graph)
-    assert GraphsTuple._fields == (
-        "nodes", "edges", "receivers", "senders", "globals", "n_node", "n_edge"
-    )  # fmt: skip
-    assert int(found.n_node.sum()) == found.nodes.shape[0] == batch * (num_nodes + 1)
-    assert int(found.n_edge.sum()) == found.senders.shape[0] == found.edges.shape[0]
-    arrays = to_pyg(graph)
-    assert arrays["edge_index"].shape == (2, graph.n_edge.sum())
-    assert arrays["edge_attr"].shape[0] == graph.n_edge.sum()
-    in_degree = np.bincount(arrays["edge_index"][1], minlength=len(arrays["x"]))
-    np.testing.assert_allclose(np.log1p(in_degree), arrays["x"][:, 0], rtol=1e-6)
-    np.testing.assert_array_equal(np.bincount(arrays["batch"]), [num_nodes] * batch)
 
 
 def test_a_shared_program_has_room_for_every_graph_of_its_sizes():

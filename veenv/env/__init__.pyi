@@ -1,5 +1,4 @@
 from . import adapters, drawing, graph_view, observe, random_play, rewards, task_set
-from .convert import to_graphs_tuple, to_pyg
 from .counts import WideCount
 from .encode import EnvParams, Spec
 from .env import VertexEnv
@@ -31,6 +30,4 @@ __all__ = [
     "random_play",
     "rewards",
     "task_set",
-    "to_graphs_tuple",
-    "to_pyg",
 ]

@@ -1,4 +1,3 @@
-from .dm_env import TimeStep, TimeStepEnv
 from .gymnasium import GymVertexEnv
 from .gymnasium_vector import GymVectorEnv
 from .gymnax import GymnaxEnv
@@ -9,8 +8,6 @@ __all__ = [
     "GymVectorEnv",
     "GymVertexEnv",
     "GymnaxEnv",
-    "TimeStep",
-    "TimeStepEnv",
     "to_jumanji",
     "to_stoa",
 ]
