@@ -108,7 +108,7 @@ def test_sparse_jacobians():
         run = functools.partial(chain, cap.bind, mix.bind)
         found = veenv.jacve(run, sparse_representation=True)(x)
         assert found.nse == 2 * 30
-        assert_same(found.dense(), expected)
+        assert_same(found.todense(), expected)
 
 
 @pytest.mark.usefixtures("x64")
