@@ -38,6 +38,8 @@ PLAYED = "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1"
 BENCHMARKS = {
     name: Benchmark(module, about, quick)
     for name, module, about, quick in (
+        ("ablations", "ablations", "what each mechanism of engine and kernel wins",
+         "--only 'rows by their own numbers' --minutes 0.01"),
         ("adapters", "play", "random play through other libraries' interfaces", PLAYED),
         ("budgets", "budgets", "whether searches keep their budgets", "--only markowitz --calls 1"),
         ("compile-for", "compile_for", "programs for a TPU or GPU that is not there", None),

@@ -1,0 +1,232 @@
+"""The mechanisms of engine, kernel and environment, and how each is switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+from veenv.engine.sparse.indexing import SymmetricBlocks
+from veenv.kernel.cpu.compile import host
+
+
+class Mechanism(NamedTuple):
+    """One mechanism.
+
+    Attributes:
+      product: its files, or names in them, as ``path:name,name``.
+      tests: the same of its tests.
+      corpora: of functions that may have it.
+      off: by place what stands there without it; empty where it is a feature, or needs a device.
+      missed: who would miss it.
+      verdict: whether it stays.
+    """
+
+    product: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+    corpora: tuple[str, ...] = ()
+    off: Mapping[str, Any] = {}
+    missed: str = ""
+    verdict: str = "stays"
+
+
+_ENGINE, _KERNEL = "veenv/engine/", "veenv/kernel/"
+_COMPILED = "realistic", "fuse", "libraries"
+
+
+def _two_prices(price: Any, batch: int | None) -> float:
+    return sqrt(price(1) * price(256))
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    "materialised values": Mechanism(
+        (_ENGINE + "pins.py",), ("tests/engine/test_pins.py",), ("realistic", "sparse"),
+        {
+            "veenv.engine.pins:stored_from": lambda closed: _never(closed),
+            "veenv.engine.pins:shared": lambda jaxpr: frozenset(),
+        },
+    ),
+    "what a batch shares": Mechanism(
+        (_ENGINE + "pins.py:shared",), (), ("realistic", "sparse"),
+        {"veenv.engine.pins:shared": lambda jaxpr: frozenset()},
+    ),
+    "other orders": Mechanism(
+        (_ENGINE + "candidates.py:other_orders,forward_instead,num_passes,_has_operators",),
+        ("tests/engine/test_forms_of_loops.py",), ("realistic",),
+        {"veenv.engine.api:other_orders": lambda *args, **named: []},
+    ),
+    "JAX's modes as forms": Mechanism(
+        (_ENGINE + "candidates.py",),
+        ("tests/engine/test_optional_forms.py", "tests/engine/test_small_products.py"),
+        ("realistic",),
+        {"veenv.engine.api:other_modes": lambda *args, **named: {}},
+    ),
+    "the price of several batches": Mechanism(
+        (_ENGINE + "choose.py:_waiting,Batched",), (), ("realistic",),
+        {"veenv.engine.choose:_at": _two_prices},
+    ),
+    "JAX's mode alone": Mechanism(
+        (_ENGINE + "candidates.py:modes_alone,are_small_products,are_loops,_narrowest,_entries",),
+        ("tests/engine/test_small_products.py",), ("realistic",),
+        {"veenv.engine.api:modes_alone": lambda *args: []},
+    ),
+    "bounds of variables": Mechanism(
+        (_ENGINE + "candidates.py:Bounds",), (), ("realistic",),
+        {"veenv.engine.candidates:Bounds.lower": lambda self, atom: -inf},
+    ),
+    "symmetric halves": Mechanism(
+        (_ENGINE + "sparse/indexing.py:SymmetricBlocks,symmetric_blocks,_Placed",
+         _ENGINE + "second.py:_is_symmetric", _ENGINE + "sparse/entries.py:upper,mirrored"),
+        (), ("hessians",),
+        {"veenv.engine.api:symmetric_blocks": lambda lin: SymmetricBlocks()},
+    ),
+    "blocks": Mechanism(
+        tuple(f"{_ENGINE}repeated/{n}.py" for n in ("at_point", "carried", "mapped", "parts",
+                                                   "points")),
+        ("tests/engine/sparse/test_points.py", "tests/engine/sparse/test_writings.py"),
+        ("sparse", "writings"),
+        {"veenv.engine.api:_in_parts": lambda program: program},
+    ),
+    "gathers moved before rows": Mechanism(
+        (_ENGINE + "repeated/carried.py",), (), ("sparse", "writings"),
+        {"veenv.engine.repeated.parts:taken_earlier": lambda search: None},
+    ),
+    "lax.map as a batch": Mechanism(
+        (_ENGINE + "repeated/mapped.py:_at_once,_num_loops",), (), ("writings",),
+        {"veenv.engine.repeated.mapped:_at_once": lambda e: None},
+    ),
+    "rows by their own numbers": Mechanism(
+        (_ENGINE + "repeated/mapped.py:_by_rows", "veenv/rules/indexmap.py:by_rows,own_row"), (),
+        ("sparse", "writings"),
+        {"veenv.engine.repeated.mapped:_by_rows": lambda e, known: None},
+    ),
+    "entries at all places": Mechanism(
+        (), (), ("sparse", "writings"),
+        {"veenv.engine.sparse.indexing:index_arrays": lambda lin, parallel, around: (
+            {} if around.blocks else _index_arrays(lin, parallel, around))},
+    ),
+    "complex numbers as entries": Mechanism(
+        (_ENGINE + "sparse/partials.py:_complex_move,_complex_places,_turned,_of_parts",
+         _ENGINE + "blocks.py:_by_complex"),
+        ("tests/engine/sparse/test_complex.py",), ("sparse",),
+        {"veenv.engine.sparse.partials:_complex_move": lambda *args: None},
+    ),
+    "operators by colours": Mechanism(
+        (_ENGINE + "sparse/partials.py:_compressed,coloured",), (), ("sparse", "writings"),
+        {"veenv.engine.sparse.partials:_compressed": lambda *args: None},
+    ),
+    "long loops by one turn": Mechanism(
+        (_ENGINE + "sparse/dependence.py:_repeated",), (), ("sparse", "writings"),
+        {"veenv.engine.sparse.dependence:_Follower._repeated": lambda *args: _too_many()},
+    ),
+    "guards looked into": Mechanism(
+        (_ENGINE + "repeated/points.py:_cuts,_reached",), (), ("sparse", "writings"),
+        {"veenv.engine.repeated.points:Points._cuts": lambda *args: True},
+    ),
+    "factors that are mostly zeros": Mechanism(
+        (_ENGINE + "sparse/partials.py:_thin_product,_elementwise_places,_dot_places,_sided",
+         _ENGINE + "known.py:Zeros"), (), ("sparse", "writings"),
+        {"veenv.engine.sparse.partials:_thin_product": lambda *args: None},
+    ),
+    "dense from blocks": Mechanism(
+        (_ENGINE + "api.py:_thin,entries_of",), ("tests/engine/test_thin.py",),
+        ("realistic", "sparse"), {"veenv.engine.api:_thin": lambda *args: False},
+    ),
+    "sums kept as terms": Mechanism(
+        (_ENGINE + "sums.py:Sum,_free,_collected,_formed,add,multiply",),
+        ("tests/engine/test_sums.py",), ("realistic", "sparse"),
+        {"veenv.engine.sums:add": lambda a, b: _added(a, b)},
+    ),
+    "joint passes of operators": Mechanism(
+        ("veenv/linear/joint.py:_once",), (), ("realistic",),
+        {"veenv.linear.joint:Joint._once": lambda self, way, key, action, x, axes, shape: (
+            _along(action, x, axes, shape))},
+    ),
+    "two registers of points": Mechanism(
+        (_KERNEL + "cpu/spans.py:lanes_of", _KERNEL + "cpu/layout.py:_by_registers"), (),
+        _COMPILED,
+        {
+            "veenv.kernel.cpu.spans:lanes_of": lambda program: host().lanes(program),
+            "veenv.kernel.cpu.records:lanes_of": lambda program: host().lanes(program),
+        },
+    ),
+    "squares of rows": Mechanism(
+        (_KERNEL + "cpu/layout.py:row_starts,SeparatedRows",), (), _COMPILED,
+        {"veenv.kernel.cpu.layout:row_starts": lambda entries, lanes: ()},
+    ),
+    "own shuffles of AVX-512": Mechanism(
+        (_KERNEL + "cpu/layout.py:_permuted,_table",), (), _COMPILED,
+        {"veenv.kernel.cpu.layout:_PERMUTED": {}},
+    ),
+    "large outputs by values": Mechanism(
+        (_KERNEL + "cpu/outputs.py", _KERNEL + "cpu/records.py:transposing,_transposing,_by_value"),
+        ("tests/kernel/test_writes.py",), _COMPILED,
+        {"veenv.kernel.cpu.outputs:_written": lambda program, output: _plain(program, output)},
+    ),
+    "sections side by side": Mechanism(
+        (_KERNEL + "cpu/sections.py:section,_calling,_name", _KERNEL + "cpu/spans.py"),
+        ("tests/kernel/test_sections.py",), _COMPILED,
+        {"veenv.kernel.cpu.sections:sections": lambda program: [range(len(program.ops))]},
+    ),
+    "sines and cosines": Mechanism(
+        (_KERNEL + "cpu/trigonometry.py",), ("tests/kernel/test_trigonometry.py",), _COMPILED,
+        {"veenv.kernel.cpu.trigonometry:Trigonometry.value": lambda self, name, dtype, x, needed: (
+            self._to.call(name, dtype, [x]))},
+    ),
+    "order for registers": Mechanism(
+        (_KERNEL + "ordering.py:_waiting",), (), _COMPILED,
+        {"veenv.kernel.ordering:_waiting": lambda order, users, args: 0},
+    ),
+    "loop tables": Mechanism(
+        (_KERNEL + "building/steps.py",), ("tests/kernel/test_steps.py",), _COMPILED,
+        {"veenv.kernel.building.steps:tables": lambda *args: ({}, {})},
+    ),
+    "axes as loops": Mechanism(
+        (_KERNEL + "building/batches.py",), ("tests/kernel/test_batches.py",), _COMPILED, {},
+    ),
+    "equal bodies once": Mechanism(
+        (_ENGINE + "surroundings.py:equal_bodies_once,_Alike,_first_of,_Body,_first,_computed,"
+         "_atom,_constant,_plain",), (), (),
+        {"veenv.engine.api:equal_bodies_once": nullcontext},
+    ),
+}  # fmt: skip
+
+
+def _too_many() -> None:
+    from veenv.engine.sparse.dependence import _TooManyError
+
+    raise _TooManyError
+
+
+def _never(closed: Any) -> dict[Any, float]:
+    from veenv import _compat
+    from veenv.linear.barrier import BARRIERS
+
+    jaxpr = _compat.open_jaxpr(closed)
+    return {e.outvars[0]: inf for e in jaxpr.eqns if e.primitive.name in BARRIERS}
+
+
+def _added(a: Any, b: Any) -> Any:
+    from veenv.engine import edge, sums
+
+    return edge.add(sums.formed(a), sums.formed(b))
+
+
+def _index_arrays(*args: Any) -> Any:
+    from veenv.engine.sparse.partials import index_arrays
+
+    return index_arrays(*args)
+
+
+def _along(action: Any, x: Any, axes: Any, shape: Any) -> Any:
+    from veenv.linear.linear_map import along_several, drop_ones
+
+    return along_several(action, x, axes, drop_ones(shape))
+
+
+def _plain(program: Any, output: int) -> Any:
+    from veenv.kernel.cpu.outputs import Written
+
+    leaf = program.outputs[output]
+    return Written(leaf, leaf, program.results[output])
