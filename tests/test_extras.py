@@ -33,7 +33,6 @@ def without(monkeypatch, package):
     ("package", "use"),
     [
         ("matplotlib", lambda: veenv.draw(graph())),
-        ("matplotlib", lambda: veenv.jacve(FUNCTION, sparse_representation=True)(POINT).spy()),
         ("networkx", lambda: graph().to_networkx()),
         ("lineax", veenv.sparse_solver),
         ("lineax", lambda: veenv.linear_operator(FUNCTION, POINT)),

@@ -87,9 +87,6 @@ def test_parts(both):
     assert diagonal.shape == jacobian.out_shape
     np.testing.assert_allclose(diagonal.reshape(-1), matrix.diagonal(), **CLOSE)
     np.testing.assert_allclose(jacobian.trace(), matrix.trace(), **CLOSE)
-    blocks = jacobian.block_diagonal(2)
-    for k in range(2):
-        np.testing.assert_allclose(blocks[k], matrix[3 * k : 3 * k + 3, 3 * k : 3 * k + 3], **CLOSE)
     for index in (np.s_[1], np.s_[..., 2:5], np.s_[:2, ..., ::-1], np.s_[..., np.array([4, 0, 4])]):
         np.testing.assert_allclose(np.asarray(jacobian[index]), np.asarray(dense)[index], **CLOSE)
     rows, cols = np.nonzero(matrix)
@@ -179,18 +176,10 @@ def test_scan_carries_a_jacobian(x64):
     np.testing.assert_allclose(np.asarray(given), 2 * np.asarray(start), **CLOSE)
 
 
-def test_pictures():
-    jacobian = quick_jit(veenv.jacve(banded, sparse_representation=True))(X)
-    ax = jacobian.spy(color="black")
-    assert ax.get_title() == f"{jacobian.nse} entries"
-
-
 def test_what_cannot_be_done_is_said():
     jacobian = veenv.jacve(lambda x: x[1:] * x[0], sparse_representation=True)(jnp.ones(3))
     with pytest.raises(ValueError, match="as many rows as columns"):
         jacobian.diagonal()
-    with pytest.raises(ValueError, match="2 blocks must divide"):
-        jacobian.block_diagonal(2)
     with pytest.raises(ValueError, match="only square systems"):
         jacobian.solve(jnp.ones(2))
     with pytest.raises(ValueError, match="one shape"):

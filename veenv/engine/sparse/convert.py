@@ -1,4 +1,4 @@
-"""Sparse tensors in the formats of SciPy and JAX, and as a picture."""
+"""Sparse tensors in the formats of SciPy and JAX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jax_sparse
 
-from veenv._support import extra
 from veenv.engine.sparse.summands import host_values
 
 Tensor = Any
@@ -73,17 +72,3 @@ def to_bcsr(j: Tensor) -> jax_sparse.BCSR:
     p = j.pattern
     arrays = (j.values(), jnp.asarray(p.cols), jnp.asarray(p.indptr))
     return jax_sparse.BCSR(arrays, shape=p.sizes, indices_sorted=True, unique_indices=True)
-
-
-def spy(j: Tensor, ax: Any, **style: Any) -> Any:
-    """Draws the pattern."""
-    if ax is None:
-        with extra("plots"):
-            from matplotlib.figure import Figure
-        ax = Figure().subplots()
-    p = j.pattern
-    rows, cols = p.sizes
-    ax.plot(p.cols, p.rows, **{"linestyle": "none", "marker": "s", "markersize": 1, **style})
-    ax.set(xlim=(-0.5, cols - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal")
-    ax.set(xlabel="column", ylabel="row", title=f"{p.nse:,} entries")
-    return ax

@@ -317,28 +317,6 @@ class SparseTensor:
         """The sum of the diagonal."""
         return self.diagonal().reshape(*self.batch_shape, -1).sum(axis=-1)
 
-    def block_diagonal(self, blocks: int) -> Array:
-        """The blocks on the diagonal of the matrix, cut into as many rows and columns of blocks.
-
-        Args:
-          blocks: how many blocks; it must divide the numbers of rows and columns.
-
-        Returns:
-          Array of shape ``batch_shape + (blocks, rows / blocks, columns / blocks)``.
-
-        Raises:
-          ValueError: if it does not divide them.
-        """
-        rows, cols = prod(self.out_shape), prod(self.in_shape)
-        if blocks < 1 or rows % blocks or cols % blocks:
-            raise ValueError(f"{blocks} blocks must divide {rows} rows and {cols} columns")
-        height, width = rows // blocks, cols // blocks
-        p = self.pattern
-        at = np.flatnonzero(p.rows // height == p.cols // width)
-        where = (p.rows[at] // height, p.rows[at] % height, p.cols[at] % width)
-        found = jnp.zeros((*self.batch_shape, blocks, height, width), self.dtype)
-        return found.at[(..., *where)].set(self.values()[..., at], unique_indices=True)
-
     def _indexed(self) -> Indexed:
         """The tensor, without batch, as entries."""
         return Indexed(self.pattern, Numbers(self.values()), self.dtype)
@@ -373,15 +351,6 @@ class SparseTensor:
     def to_bcsr(self) -> Any:
         """The matrix as a `jax.experimental.sparse.BCSR`, sorted, no duplicates, no padding."""
         return self.each(convert.to_bcsr)
-
-    def spy(self, ax: Any = None, **style: Any) -> Any:
-        """Draws the pattern with Matplotlib, on its axes `ax` or new ones, which are returned.
-
-        Args:
-          ax: the axes.
-          **style: for Matplotlib's `plot`.
-        """
-        return convert.spy(self, ax, **style)
 
 
 def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
