@@ -1,4 +1,4 @@
-from .api import Run, SeedRuns, train, train_seeds
+from .api import Run, train
 from .config.ppo import PPOConfig
 from .config.search import SearchConfig
 from .nn.networks import GraphNetwork
@@ -15,11 +15,9 @@ __all__ = [
     "PPOConfig",
     "Run",
     "SearchConfig",
-    "SeedRuns",
     "Trainer",
     "Update",
     "load_weights",
     "ppo_loss",
     "train",
-    "train_seeds",
 ]

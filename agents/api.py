@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -20,10 +21,7 @@ from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder, identity_of
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.curriculum import FixedTasks
-from veenv.agents.training.loop import DivergedError, TrainProgress
-from veenv.agents.training.loop import train as rounds
-from veenv.agents.training.played import (
+from veenv.agents.training.inputs import (
     AGENTS,
     AgentName,
     Playable,
@@ -31,7 +29,9 @@ from veenv.agents.training.played import (
     first_network,
     make_trainer,
 )
-from veenv.agents.training.seeds import SideBySide, seeds_table
+from veenv.agents.training.learner import Learner
+from veenv.agents.training.loop import DivergedError, TrainProgress
+from veenv.agents.training.loop import train as rounds
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
@@ -189,173 +189,45 @@ def train(
       >>> sorted(run.order.ids), run.order.counts["multiplications"], len(run.history)
       ([1, 2], 2, 2)
     """
-    _, found = _train(
-        _Asked(what, args, argnums, cost, agent, search, network, loss),
-        config,
-        None,
-        time_limit,
-        folder,
-        callback,
-    )
-    return found
-
-
-@dataclasses.dataclass(frozen=True)
-class SeedRuns:
-    """What `train_seeds` has found; `print` shows the table.
-
-    Attributes:
-      seeds: the seeds.
-      runs: the run of each.
-    """
-
-    seeds: tuple[int, ...]
-    runs: tuple[Run, ...]
-
-    def __str__(self) -> str:
-        """The table: a line for each task."""
-        return seeds_table([run.best for run in self.runs], self.seeds)
-
-
-def train_seeds(
-    what: Playable | Sequence[Playable] | TaskDistribution,
-    config: PPOConfig | None = None,
-    *,
-    seeds: int | Sequence[int] = 8,
-    args: tuple[Any, ...] | None = None,
-    argnums: int | Iterable[int] | None = None,
-    agent: AgentName = "ppo",
-    search: SearchConfig | None = None,
-    cost: CostModel | None = None,
-    time_limit: float | str | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    network: Any = None,
-    loss: StepsLoss | None = None,
-    callback: Callable[[TrainProgress], object] | None = None,
-) -> SeedRuns:
-    """Trains with several seeds side by side, in one compiled program.
-
-    Every seed plays as many environments and steps as the settings say, and has one start.
-
-    Args:
-      what: as `train`, and so are all others but `seeds`.
-      config: the settings; the seed counts from its own on.
-      seeds: how many, or which.
-      args: the arguments at which a function is traced.
-      argnums: what it is differentiated by.
-      agent: ``"ppo"`` or ``"alphazero"``.
-      search: settings of AlphaZero's search.
-      cost: the cost model.
-      time_limit: seconds, or a text such as ``"10m"``, of all seeds together.
-      folder: one run folder for all seeds: their metrics, best orders and weights; a run of the
-        same seeds that it holds is gone on with (``--resume`` takes only consecutive ones).
-      network: what is trained.
-      loss: in place of PPO's.
-      callback: called after every train step of all seeds; `measured` has each under ``"seeds"``.
-
-    Raises:
-      TypeError: as `train`.
-      ValueError: as `train`, or there is no seed, or one twice.
-
-    Examples:
-      >>> import jax.numpy as jnp
-      >>> config = PPOConfig(num_envs=2, steps=8)
-      >>> found = train_seeds(lambda x: jnp.sin(jnp.exp(x)) * x, config, seeds=2, args=(1.0,))
-      >>> [run.order.counts["multiplications"] for run in found.runs]
-      [2, 2]
-    """
-    config = PPOConfig() if config is None else config
-    chosen = tuple(range(config.seed, config.seed + seeds) if isinstance(seeds, int) else seeds)
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise ValueError(
-            f"seeds must be an integer of at least 1, or several different seeds, got {seeds}"
-        )
-    asked = _Asked(what, args, argnums, cost, agent, search, network, loss)
-    curriculum, whole = _train(asked, config, chosen, time_limit, folder, callback)
-    assert isinstance(curriculum, SideBySide)
-    networks, shared = curriculum.networks(whole.network), ("update", "steps", "seconds")
-
-    def history(seed: int) -> Iterator[dict[str, Any]]:
-        for row in whole.history:
-            yield {name: row[name] for name in shared} | row["seeds"][str(seed)]
-
-    runs = [
-        dataclasses.replace(
-            whole,
-            best=one.best,
-            network=networks[f"weights-{seed}"],
-            history=tuple(history(seed)),
-        )
-        for seed, one in curriculum.each.items()
-    ]
-    return SeedRuns(chosen, tuple(runs))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """What is trained on and by whom, as `train` is told."""
-
-    what: Any
-    args: tuple[Any, ...] | None
-    argnums: int | Iterable[int] | None
-    cost: CostModel | None
-    agent: AgentName
-    search: SearchConfig | None
-    network: Any
-    loss: StepsLoss | None
-
-    def curriculum(
-        self, config: PPOConfig, seeds: Sequence[int] | None
-    ) -> tuple[Played, FixedTasks, PPOConfig]:
-        """What is played, the agent on it, and the settings that go with its network."""
-        played = Played.of(self.what, self.cost, self.args, self.argnums)
-        first, config = first_network(self.network, played.tasks.env, config)
-        search = self.search or SearchConfig()
-        trainer = make_trainer(
-            self.agent, config, search, played.tasks, network=first, loss=self.loss
-        )
-        name = AGENTS[self.agent]
-        if seeds is None:
-            return played, FixedTasks(trainer, name), config
-        return played, SideBySide(trainer.beside(seeds), name), config
-
-
-def _train(
-    asked: _Asked,
-    config: PPOConfig | None,
-    seeds: Sequence[int] | None,
-    time_limit: float | str | None,
-    folder: str | os.PathLike[str] | None,
-    callback: Callable[[TrainProgress], object] | None,
-) -> tuple[FixedTasks, Run]:
-    """Trains, with one seed or with several side by side."""
     started = time.monotonic()
     config = PPOConfig() if config is None else config
+    search = SearchConfig() if search is None else search
     limit = _limit(time_limit, config)
-    played, curriculum, config = asked.curriculum(config, seeds)
-    state = curriculum.init()
+    played = Played.of(what, cost, args, argnums)
+    first, config = first_network(network, played.tasks.env, config)
+    trainer = make_trainer(agent, config, search, played.tasks, network=first, loss=loss)
+    learner = Learner(trainer, AGENTS[agent])
+    settings = TrainArgs(
+        ",".join(played.tasks.names),
+        agent,
+        played.tasks.env.cost,
+        None if limit is None else f"{limit:f}",
+        ppo=config,
+        search=search,
+    )
+    with _run_folder(folder, learner, trainer.init(), settings) as (files, state, before):
+        return _play(played, learner, state, files, before, limit, started, callback)
+
+
+@contextlib.contextmanager
+def _run_folder(
+    folder: str | os.PathLike[str] | None,
+    learner: Learner,
+    state: TrainState,
+    settings: TrainArgs,
+) -> Iterator[tuple[RunFolder | None, TrainState, Mapping[str, Any]]]:
+    """Opens a run folder: with it the state where training goes on, and what led to that."""
     if folder is None:
-        return curriculum, _play(played, curriculum, state, None, {}, limit, started, callback)
+        yield None, state, {}
+        return
     path = as_path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    network, cost = curriculum.networks(state.network)["weights"], played.tasks.env.cost
-    identity = identity_of(asked.agent, cost, network, played.tasks, seeds or ())
-    files = RunFolder(path, identity, curriculum.best, warn=partial(warnings.warn, stacklevel=4))
+    identity = identity_of(settings.agent, settings.cost, state.network, learner.tasks)
+    files = RunFolder(path, identity, learner.best, warn=partial(warnings.warn, stacklevel=5))
     try:
         restored = files.resume(state)
-        settings = TrainArgs(
-            ",".join(played.tasks.names),
-            asked.agent,
-            cost,
-            None if limit is None else f"{limit:f}",
-            seeds=len(seeds or (0,)),
-            ppo=config if seeds is None else dataclasses.replace(config, seed=seeds[0]),
-            search=asked.search or SearchConfig(),
-        )
         files.write_settings(settings)
-        return curriculum, _play(
-            played, curriculum, restored.state, files, restored.run, limit, started, callback
-        )
+        yield files, restored.state, restored.run
     finally:
         files.close()
 
@@ -370,7 +242,7 @@ def _limit(time_limit: float | str | None, config: PPOConfig) -> float | None:
 
 def _play(
     played: Played,
-    curriculum: FixedTasks,
+    learner: Learner,
     state: TrainState,
     files: RunFolder | None,
     before: Mapping[str, Any],
@@ -384,13 +256,13 @@ def _play(
     progress, schedule = None, Schedule(TrainArgs.checkpoint_seconds)
     try:
         for progress in rounds(
-            curriculum, state=state, steps=steps, time_limit=limit, started=started - seconds
+            learner, state=state, steps=steps, time_limit=limit, started=started - seconds
         ):
             history.append(progress.row)
             if files is not None:
                 files.log(progress.row)
                 if schedule.is_due(progress.update):
-                    files.checkpoint(progress, curriculum)
+                    files.checkpoint(progress, learner)
             if callback is not None:
                 callback(progress)
     except KeyboardInterrupt:
@@ -401,13 +273,12 @@ def _play(
     if progress is not None:
         state, steps, seconds = progress.state, progress.steps, progress.seconds
         if files is not None:
-            files.checkpoint(progress, curriculum)
+            files.checkpoint(progress, learner)
     if files is not None:
-        for name in curriculum.best.tasks.names:
+        for name in learner.tasks.names:
             files.write_classical(name)
         if progress is not None or not steps:  # what a run has written that is used up stays
-            for name, network in curriculum.networks(state.network).items():
-                files.write_weights(network, name)
+            files.write_weights(state.network)
         files.draw()
     path = None if files is None else files.path
-    return Run(played, curriculum.best, state.network, tuple(history), steps, seconds, path)
+    return Run(played, learner.best, state.network, tuple(history), steps, seconds, path)

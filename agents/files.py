@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import errno
 import os
 import secrets
-import shutil
 from pathlib import Path
 
 from veenv.orders.documents import is_local
@@ -44,25 +42,6 @@ def set_aside(path: Path) -> Path:
         if not aside.exists():
             return path.rename(aside)
     raise FileExistsError(f"no free name for {path.name}.damaged in {path.parent}")
-
-
-def remove_folder(path: Path) -> None:
-    """Deletes a folder and what is in it, as far as that is possible."""
-    if is_local(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(Exception):  # each store has its own
-            path.rmtree()  # pyright: ignore[reportAttributeAccessIssue]  # epath's
-
-
-def copy_folder(source: Path, target: Path, last: str) -> None:
-    """Copies a folder, to an address or from there; the file with one name comes last."""
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in sorted(source.iterdir(), key=lambda entry: (entry.name == last, entry.name)):
-        if entry.is_dir():
-            copy_folder(entry, target / entry.name, last)
-        else:
-            (target / entry.name).write_bytes(entry.read_bytes())
 
 
 def append_bytes(path: Path, content: bytes) -> int:

@@ -26,8 +26,8 @@ from veenv.agents.api import train
 from veenv.agents.config.args import fail, parse_duration, say
 from veenv.agents.config.checks import check_integers
 from veenv.agents.config.ppo import PPOConfig, window_on
+from veenv.agents.training.inputs import AGENTS, AgentName
 from veenv.agents.training.loop import TrainProgress
-from veenv.agents.training.played import AGENTS, AgentName
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 

@@ -19,7 +19,7 @@ from veenv.agents.cli import entry
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"orbax-checkpoint": "orbax", "dm-haiku": "haiku", "e3nn-jax": "e3nn_jax"}
+EXTRAS = {"dm-haiku": "haiku", "e3nn-jax": "e3nn_jax"}
 """Packages that are imported under another name."""
 
 BLOCK = """
@@ -44,7 +44,7 @@ def blocked() -> set[str]:
     wanted = {_name(r) for extra in ("agents", "plots", "mctx", "dev", "clients")
               for r in PROJECT["optional-dependencies"][extra]}  # fmt: skip
     found = {EXTRAS.get(name, name.replace("-", "_")) for name in wanted - core - {"veenv"}}
-    assert {"distrax", "optax", "orbax", "tyro", "tqdm", "equinox", "matplotlib"} <= found
+    assert {"distrax", "optax", "tyro", "tqdm", "equinox", "matplotlib"} <= found
     return found
 
 

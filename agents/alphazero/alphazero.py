@@ -16,14 +16,13 @@ from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.distributions import MASKED_LOGIT
 from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo import losses
-from veenv.agents.ppo.exploration import explores
 from veenv.agents.ppo.gae import generalized_advantages
 from veenv.agents.ppo.rollouts import Episodes
 from veenv.agents.ppo.trainer import Agent, Trainer
 from veenv.agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
-PPO_ONLY = "ent_coef final_ent_coef clip_eps value_clip_eps target_kl window".split()
+PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl window".split()
 """Settings without a meaning here."""
 
 
@@ -123,8 +122,6 @@ def make_trainer(
     Raises:
       ValueError: as `Trainer`, or the settings ask for what only PPO does.
     """
-    if explores(config):
-        raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
     for name in PPO_ONLY:
         if getattr(config, name) != getattr(PPOConfig, name):
             raise ValueError(f"{name} is a setting of PPO's loss, which AlphaZero does not have")

@@ -7,16 +7,16 @@ from typing import Self, TextIO
 from tqdm import tqdm
 
 from veenv.agents.config.args import printable
-from veenv.agents.training.curriculum import Curriculum
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress
 
 
 class ProgressDisplay:
     """Shows how far the training is and what it measures; a context manager."""
 
-    def __init__(self, stream: TextIO, curriculum: Curriculum, interval: float = 5.0):
+    def __init__(self, stream: TextIO, learner: Learner, interval: float = 5.0):
         """Nothing is shown until the first `show`."""
-        self._stream, self._interval, self._describe = stream, interval, curriculum.describe
+        self._stream, self._interval, self._describe = stream, interval, learner.describe
         self._bar: tqdm | None = None
         self._last = -interval
 
@@ -40,7 +40,7 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(progress.fraction - self._bar.n)
-        elif due or progress.measured.get("unseen"):
+        elif due:
             self._last = progress.seconds
             head = f"{progress.fraction:4.0%}  {progress.seconds:6.1f} s"
             print(f"{head}  {text}", file=self._stream, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Mapping
 from math import inf
@@ -16,20 +15,17 @@ from veenv import Graph, Order
 from veenv.agents.cli.progress import ProgressDisplay
 from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
-from veenv.agents.cli.start import Session, check_options, follow, open_run
+from veenv.agents.cli.start import Session, follow, open_run
 from veenv.agents.config.args import TrainArgs, called, printable
 from veenv.agents.devices import any_process, connect, is_main
 from veenv.agents.run.checkpoints import Schedule
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.inputs import AGENTS
 from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
-from veenv.agents.training.played import AGENTS
-from veenv.agents.training.seeds import SideBySide
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove
-from veenv.orders.documents import write_text
 from veenv.tasks import Task
 
 
@@ -46,7 +42,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       ended it before that.
 
     Raises:
-      ValueError: as `check_options` and `open_run`; nothing has been written then.
+      ValueError: as `open_run`; nothing has been written then.
       OSError: the run folder cannot be made, or another process uses it.
     """
     started = time.monotonic() if started is None else started
@@ -55,41 +51,32 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         tqdm.write(printable(text), file=out)
         out.flush()
 
-    check_options(args)
     connect(args.scale)
     if not is_main():
         return follow(args)
     run = open_run(args, write_line)
-    folder, curriculum = run.folder, run.curriculum
-    best = curriculum.best if isinstance(curriculum, FixedTasks) else None
-    random = [f"random functions: {args.random.family}"]
-    for line in random if best is None else header(best.tasks):
+    folder, best = run.folder, run.learner.best
+    for line in header(best.tasks):
         write_line(line)
     code = play(run, args, out, write_line, started)
     if code == PREEMPTED:
         folder.close()
         write_line(f"go on with it: {called('train')} --resume {folder.path}")
         return PREEMPTED
-    right = code == 0
-    if isinstance(curriculum, SideBySide):
-        write_line(f"\n{curriculum.table()}")
-        write_text(folder.path / "seeds.json", json.dumps(curriculum.costs(), indent=1) + "\n")
-    if best is not None:
-        reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
-        right &= all(reports)
+    reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
+    right = code == 0 and all(reports)
     folder.draw()
-    if best is not None and not folder.save_orders():
+    if not folder.save_orders():
         right = False
         for name in best.tasks.names:
             write_line(f"order of {name}, not written: {list(best[name].ids)}")
     folder.close()
-    if args.report and best is not None:
+    if args.report:
         right &= write_pages(folder.path, args, run.functions, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
-    chosen = None if best is None else best.tasks.chosen
-    if args.network is None and (best is None or chosen is not None):
-        what = "--task random" if chosen is None else f"--set {chosen.name}"
-        write_line(f"play with it: {called('evaluate')} --run {folder.path} {what}")
+    chosen = best.tasks.chosen
+    if args.network is None and chosen is not None:
+        write_line(f"play with it: {called('evaluate')} --run {folder.path} --set {chosen.name}")
     return 0 if right else 1
 
 
@@ -126,7 +113,7 @@ def play(
     Returns:
       0, 1 if training has diverged, or `PREEMPTED`.
     """
-    folder, curriculum, state = run.folder, run.curriculum, run.state
+    folder, learner, state = run.folder, run.learner, run.state
     budget = Limits(args.ppo.steps, args.seconds, started - run.seconds)
     spent = run.steps > 0 and budget.spent(run.steps, time.monotonic() - started + run.seconds)
     write_line(
@@ -136,10 +123,10 @@ def play(
     )
     progress, code = None, 0
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
-    with until_signal() as stop, ProgressDisplay(out, curriculum) as display, run.trackers:
+    with until_signal() as stop, ProgressDisplay(out, learner) as display, run.trackers:
         try:
             for progress in train(
-                curriculum,
+                learner,
                 state=state,
                 steps=run.steps,
                 time_limit=args.seconds,
@@ -153,20 +140,18 @@ def play(
                 display.show(progress)
                 state = progress.state
                 if schedule.is_due(progress.update):
-                    folder.checkpoint(progress, curriculum)
+                    folder.checkpoint(progress, learner)
         except DivergedError as error:
             write_line(f"training has ended: {error}")
             code = 1
         except CompilingError as error:
             write_line(str(error))
-            if isinstance(curriculum, FixedTasks):
-                curriculum.settle()
+            learner.settle()
         code = PREEMPTED if any_process(stop.preempted) else code
     if progress is not None:
-        folder.checkpoint(progress, curriculum)
+        folder.checkpoint(progress, learner)
     if progress is not None or not run.steps:  # what a run has written that is used up stays
-        for name, network in curriculum.networks(state.network).items():
-            folder.write_weights(network, name)
+        folder.write_weights(state.network)
     if stop.is_set() or code == PREEMPTED:
         write_line(f"stopped by {stop.name or 'SIGTERM'}")
     return code

@@ -11,22 +11,18 @@ from typing import Any
 from veenv.agents.cli.signals import PREEMPTED, until_signal
 from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.config.random_functions import RandomConfig
 from veenv.agents.devices import any_process, broadcast
 from veenv.agents.files import new_folder
 from veenv.agents.nn.own import Network
 from veenv.agents.nn.weights import architecture, load_weights
-from veenv.agents.ppo.exploration import explores
-from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import RunFolder, identity_of
 from veenv.agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
-from veenv.agents.training.curriculum import Curriculum, FixedTasks, RandomPools
+from veenv.agents.training.inputs import AGENTS, Played, first_network, make_trainer
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, train
-from veenv.agents.training.played import AGENTS, Played, first_network, make_trainer
-from veenv.agents.training.seeds import SideBySide
-from veenv.env import TaskDistribution, VertexEnv
+from veenv.env import VertexEnv
 from veenv.orders.documents import as_path, file_name
 from veenv.tasks import Task
 
@@ -36,7 +32,7 @@ class Session:
     """Everything that a run works with.
 
     Attributes:
-      curriculum: the agent and what it plays.
+      learner: the agent and what it plays.
       functions: what the best orders are proved with, by name.
       state: where training starts.
       steps: environment steps that led to it.
@@ -45,7 +41,7 @@ class Session:
       trackers: TensorBoard and the like.
     """
 
-    curriculum: Curriculum
+    learner: Learner
     functions: Mapping[str, Task]
     state: TrainState
     steps: int
@@ -64,64 +60,25 @@ def read_played(args: TrainArgs) -> Played:
     return Played.named(args.task or "", args.cost) if own is None else Played.of(own, args.cost)
 
 
-def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) -> Curriculum:
-    """The agent that the settings ask for, on tasks, or on random functions without them.
+def make_learner(args: TrainArgs, played: Played, *, resumed: bool) -> Learner:
+    """Makes the agent that the settings ask for, on tasks.
 
     The weights of a run that is resumed come from its checkpoint.
 
     Raises:
       ValueError: as `make_trainer`.
     """
-    own, loss = args.read("network"), args.read("loss")
-
-    def make(tasks: TaskDistribution) -> Trainer:
-        network, ppo = _start_from(args, own, tasks.env, resumed=resumed)
-        return make_trainer(
-            args.agent,
-            ppo,
-            args.search,
-            tasks,
-            args.scale.devices,
-            network,
-            stay=played is not None,
-            loss=loss,
-        )
-
-    if played is None:
-        family, number = args.random.family, args.random.functions
-        return RandomPools(args.ppo, family, number, args.cost, make)
-    trainer, agent = make(played.tasks), AGENTS[args.agent]
-    if args.seeds == 1:
-        return FixedTasks(trainer, agent)
-    return SideBySide(trainer.beside(range(args.ppo.seed, args.ppo.seed + args.seeds)), agent)
-
-
-def check_options(args: TrainArgs) -> None:
-    """Checks that no option asks for what this training does not do.
-
-    Raises:
-      ValueError: naming the option.
-    """
-    orders = (
-        (args.polish is not None, "--polish"),
-        (args.rank_by_time is not None, "--rank-by-time"),
-        (args.report, "--report"),
+    network, ppo = _start_from(args, args.read("network"), played.tasks.env, resumed=resumed)
+    trainer = make_trainer(
+        args.agent,
+        ppo,
+        args.search,
+        played.tasks,
+        args.scale.devices,
+        network,
+        loss=args.read("loss"),
     )
-    stays = (
-        (args.seeds > 1, "--seeds"),
-        (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
-    )
-    for chosen, what, excluded in (
-        (args.task == "random", "--task random", orders + stays),
-        (args.seeds > 1, "--seeds", ((args.scale.several, "several processes"),)),
-    ):
-        for given, option in excluded:
-            if chosen and given:
-                raise ValueError(f"{what} does not go with {option}")
-    if args.task != "random" and args.random != RandomConfig():
-        raise ValueError(
-            "the options of random functions, such as --functions, go with --task random"
-        )
+    return Learner(trainer, AGENTS[args.agent])
 
 
 def follow(args: TrainArgs) -> int:
@@ -134,12 +91,11 @@ def follow(args: TrainArgs) -> int:
       ValueError: as `open_run`.
       OSError: the weights to start from cannot be read.
     """
-    played = None if args.task == "random" else read_played(args)
     # Where a run is resumed, the first process has its parameters, and the options its network.
-    curriculum = make_curriculum(args, played, resumed=args.resume is not None)
+    learner = make_learner(args, read_played(args), resumed=args.resume is not None)
     with until_signal() as stop:
-        state = broadcast(curriculum.init())
-        steps = train(curriculum, state=state, time_limit=args.seconds, should_stop=stop.is_set)
+        state = broadcast(learner.trainer.init())
+        steps = train(learner, state=state, time_limit=args.seconds, should_stop=stop.is_set)
         with contextlib.suppress(DivergedError):
             for _ in steps:
                 stop.arm()
@@ -150,7 +106,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
     """Starts a run in a folder of its own, or goes on with one; `write_line` is a callback.
 
     Raises:
-      ValueError: as `read_played`, `make_curriculum`, `load_weights`, `RunFolder.resume`
+      ValueError: as `read_played`, `make_learner`, `load_weights`, `RunFolder.resume`
         and `need`; nothing has been written then.
       OSError: the run folder cannot be made or read, or another process uses it.
     """
@@ -158,26 +114,21 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
     def warn(text: str) -> None:
         write_line(f"warning: {text}")
 
-    played = None if args.task == "random" else read_played(args)
+    played = read_played(args)
     resumed = None if args.resume is None else as_path(args.resume)
     known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
-    curriculum = make_curriculum(args, played, resumed=bool(known))
+    learner = make_learner(args, played, resumed=bool(known))
     if args.tensorboard:
         need("tensorboardX", "tensorboard")
     if args.wandb:
         need("wandb", "wandb")
-    state = curriculum.init()
-    best = curriculum.best if isinstance(curriculum, FixedTasks) else None
-    shown = args.random if played is None else played.tasks
-    network = curriculum.networks(state.network)["weights"]
-    seeds = tuple(curriculum.each) if isinstance(curriculum, SideBySide) else ()
-    identity = identity_of(args.agent, args.cost, network, shown, seeds)
-    chosen = None if played is None else played.tasks.chosen
+    state, chosen = learner.trainer.init(), played.tasks.chosen
+    identity = identity_of(args.agent, args.cost, state.network, played.tasks)
     name = "+".join(identity["task"]) if chosen is None else chosen.name
     if args.folder is not None:
         as_path(args.folder).mkdir(parents=True, exist_ok=True)
     path = resumed or as_path(args.folder or new_folder(as_path(args.out) / file_name(name)))
-    folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
+    folder = RunFolder(path, identity, learner.best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}
         if resumed is not None:
@@ -188,17 +139,16 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Session:
             write_line(f"going on in {path} from {where}")
         folder.save_orders()
         # What was read from --init-from has decided the network.
-        size = {} if args.network is not None else architecture(network)
+        size = {} if args.network is not None else architecture(state.network)
         ppo = dataclasses.replace(args.ppo, **size)
         folder.write_settings(dataclasses.replace(args, ppo=ppo))
-        steps = before.get("steps", curriculum.steps_until(state))
+        steps = int(before.get("steps", 0))
         trackers = Trackers(open_trackers(args, path, steps, warn), warn)
     except BaseException:
         folder.close()
         raise
     seconds = float(before.get("seconds", 0.0))
-    functions = {} if played is None else played.functions
-    return Session(curriculum, functions, broadcast(state), steps, seconds, folder, trackers)
+    return Session(learner, played.functions, broadcast(state), steps, seconds, folder, trackers)
 
 
 def open_trackers(

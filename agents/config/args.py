@@ -18,7 +18,6 @@ from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.config.help import help_text
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.config.random_functions import RandomConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.config.settings import expand
 from veenv.agents.devices import ScaleConfig
@@ -48,8 +47,7 @@ class TrainArgs:
 
     task: str | None = None
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
-    several, separated by commas, for one agent that plays all of them; or `random`: random
-    functions, for an agent that plays any function."""
+    several, separated by commas, or a named set, for one agent that plays all of them."""
     agent: Literal["ppo", "alphazero"] = "ppo"
     """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
     cost: CostModel = "multiplications"
@@ -59,9 +57,6 @@ class TrainArgs:
     """Wall-clock limit of the training, compilation included: seconds, or a number with s, m or h
     such as `10m`; if it is left out, 100 seconds, or no limit where --steps is given. Proof and
     timing follow."""
-    seeds: int = 1
-    """Number of seeds, from --seed on, that train side by side in one program, with one table and
-    the best order of all of them; each has one start."""
 
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
@@ -111,7 +106,6 @@ class TrainArgs:
 
     ppo: OmitArgPrefixes[PPOConfig] = dataclasses.field(default_factory=PPOConfig)
     search: OmitArgPrefixes[SearchConfig] = dataclasses.field(default_factory=SearchConfig)
-    random: OmitArgPrefixes[RandomConfig] = dataclasses.field(default_factory=RandomConfig)
     scale: OmitArgPrefixes[ScaleConfig] = dataclasses.field(default_factory=ScaleConfig)
 
     def __post_init__(self) -> None:
@@ -138,7 +132,6 @@ class TrainArgs:
             raise ValueError(f"timing must not be negative, got {self.timing}")
         check_integers(self, "checkpoint_updates keep_checkpoints")
         check_integers(self, "rank_by_time", 1, MOST_RANKED)
-        check_integers(self, "seeds")
 
     def read(self, option: str) -> Any:
         """The network or the loss that an option names; None where there is none.

@@ -23,10 +23,9 @@ HEADINGS = {
     "config": "Settings, checkpoints, going on with a run",
     "seed": "Environments and steps",
     "learning_rate": "Learning",
-    "window": "Exploration",
+    "window": "Large graphs",
     "hidden": "Network",
     "num_simulations": "Search of --agent alphazero",
-    "functions": "Random functions, with --task random",
     "devices": "Several devices or processes",
 }
 """The first option of each group of a long help, and the group's title."""

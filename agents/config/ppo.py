@@ -39,9 +39,8 @@ class PPOConfig:
     gae_lambda: float = 0.95
     """λ of generalised advantage estimation; the discount is 1, since costs add up."""
     clip_eps: float = 0.2
-    """How far the probability ratio may move before the policy loss stops rewarding it."""
-    value_clip_eps: float = 0.2
-    """How far the value may move in one update, in units of the best classical order's cost."""
+    """How far the probability ratio may move before the policy loss stops rewarding it, and the
+    value, in units of the best classical order's cost, in one update."""
     vf_coef: float = 0.5
     """Weight of the value loss."""
     max_grad_norm: float = 0.5
@@ -62,19 +61,10 @@ class PPOConfig:
     from_nothing: bool = False
     """Start from no order on large graphs: with a window, the first update chooses among the
     vertices that cost least now."""
-    temperatures: float = 0.0
-    """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
-    not to learn from."""
-    restarts: float = 0.0
-    """Share of the environments that start from a prefix of the best order so far."""
-    self_imitation: float = 0.0
-    """Weight of imitating the best order so far; one environment of each task then replays it."""
     hidden: int = 64
     """Width of the network's layers."""
     num_hops: int = 1
     """Hops over which neighbours' features are summed for the network, free of parameters."""
-    num_rounds: int = 0
-    """Rounds of learned messages between neighbours; each multiplies the time of a step."""
     bfloat16: bool = False
     """Compute hidden layers in bfloat16 (for GPUs and TPUs)."""
 
@@ -83,11 +73,11 @@ class PPOConfig:
         check_integers(self, "seed", 0, 2**32 - 1)
         check_integers(self, "num_envs steps update_epochs num_minibatches hidden")
         check_integers(self, "num_hops", 0, 3)
-        check_integers(self, "num_rounds start_updates window", 0)
-        positive = "learning_rate clip_eps value_clip_eps max_grad_norm target_kl learned_share"
+        check_integers(self, "start_updates window", 0)
+        positive = "learning_rate clip_eps max_grad_norm target_kl learned_share"
         check_positive(self, positive)
-        check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
-        check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)
+        check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef")
+        check_numbers(self, "gae_lambda learned_share", 0.0, 1.0)
 
 
 def window_on(num_vertices: int, config: PPOConfig) -> int:

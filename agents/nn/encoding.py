@@ -1,4 +1,4 @@
-"""From an observation to what the network reads: per-vertex features and vertex-to-vertex edges.
+"""Computes what the network reads of an observation: features of every vertex.
 
 Free of parameters, so a rollout computes it once for each step and the updates reuse it.
 """
@@ -28,12 +28,10 @@ class GraphInputs:
 
     Attributes:
       nodes: features of every slot, 0 where it is not legal, float32 [A, F].
-      edges: edges from slot u to slot v, bool [A, A]; [A, 0] if no messages are learned.
       mask: legal slots, bool [A].
     """
 
     nodes: Float[Array, "A F"]
-    edges: Bool[Array, "A E"]
     mask: Bool[Array, " A"]
 
 
@@ -45,11 +43,10 @@ def num_features(num_hops: int) -> int:
 def encode(
     obs: Observation,
     num_hops: int = 1,
-    keep_edges: bool = False,
     words: UInt[Array, "R W"] | None = None,
     slots: Int[Array, " K"] | None = None,
 ) -> GraphInputs:
-    """Features and edges of one observation.
+    """Computes the features of one observation.
 
     To the environment's eight features of a vertex it adds log1p of: edges from inputs, edges to
     nodes that are outputs only, and fill-in (new edges that eliminating the vertex now would make).
@@ -60,7 +57,6 @@ def encode(
     Args:
       obs: one observation (batch with `jax.vmap`).
       num_hops: number of hops.
-      keep_edges: whether the network needs the edges as well.
       words: the adjacency as bits (`pack_rows`), if they are at hand; the matrix is not read then.
       slots: the slots to read, in any order, among them all that have edges; A or more stands for
         none. All slots by default.
@@ -90,8 +86,7 @@ def encode(
         over_in, over_out = _sums(matrix, level)
         level = jnp.concatenate([over_in * scale[:1], over_out * scale[1:]])
         nodes.append(level)
-    kept = edges.between.T if keep_edges else jnp.zeros((len(mask), 0), bool)
-    return GraphInputs(jnp.concatenate(nodes).T, kept, mask)
+    return GraphInputs(jnp.concatenate(nodes).T, mask)
 
 
 def _rows(x: Array, slots: Int[Array, " K"]) -> Array:

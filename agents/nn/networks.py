@@ -68,45 +68,13 @@ class Head(eqx.Module):
         return self.outer(jax.nn.relu(x @ own + bias[None]))[..., 0].astype(jnp.float32)
 
 
-class MessageRound(eqx.Module):
-    """One round of learned messages along in-edges and out-edges, with a residual connection."""
-
-    update: Linear
-
-    def __init__(self, hidden: int, *, key: PRNGKeyArray):
-        self.update = Linear(3 * hidden, hidden, scale=math.sqrt(2.0), key=key)
-
-    def __call__(self, h: Float[Array, "A H"], edges: Float[Array, "A A"]) -> Float[Array, "A H"]:
-        """Hidden states [A, H] after the round; edges[u, v] is 1 where u → v is an edge."""
-        messages = [h, aggregate(edges.T, h), aggregate(edges, h)]
-        return h + jax.nn.relu(self.update(jnp.concatenate(messages, axis=-1)))
-
-
-def aggregate(matrix: Float[Array, "A A"], h: Float[Array, "A H"]) -> Float[Array, "A H"]:
-    """Sums of `h` over the neighbours that each row marks, over the root of their number.
-
-    The root keeps hubs from drowning the rest and, unlike a mean, leaves the degree readable.
-
-    Args:
-      matrix: row u is 1 at the neighbours of u, else 0, float32 [A, A].
-      h: hidden states, float32 [A, H].
-
-    Examples:
-      >>> matrix = jnp.array([[0.0, 1, 1, 1, 1], *[[0.0] * 5] * 4])
-      >>> aggregate(matrix, jnp.ones((5, 1))).ravel().tolist()
-      [2.0, 0.0, 0.0, 0.0, 0.0]
-    """
-    degree = matrix.sum(1, keepdims=True)
-    return (matrix @ h) * jax.lax.rsqrt(jnp.maximum(degree, 1))
-
-
 class GraphNetwork(eqx.Module):
     """Policy and value of a partly eliminated graph.
 
-    Embeds the features of every vertex and of its neighbourhood, passes messages along the edges,
-    reads a logit off every vertex and the value off sums over the vertices still to be eliminated
-    (the cost to come is a sum over them).  No parameter's shape depends on the graph; renumbering
-    the slots permutes the logits; slots that are not legal change nothing.
+    Embeds the features of every vertex and of its neighbourhood, reads a logit off every vertex and
+    the value off sums over the vertices still to be eliminated (the cost to come is a sum over
+    them).  No parameter's shape depends on the graph; renumbering the slots permutes the logits;
+    slots that are not legal change nothing.
 
     Examples:
       >>> import veenv
@@ -118,7 +86,6 @@ class GraphNetwork(eqx.Module):
     """
 
     embed: Linear
-    rounds: tuple[MessageRound, ...]
     policy: Head
     critic: Head
     num_hops: int = eqx.field(static=True)
@@ -128,7 +95,6 @@ class GraphNetwork(eqx.Module):
         self,
         hidden: int = 32,
         num_hops: int = 1,
-        num_rounds: int = 0,
         *,
         bfloat16: bool = False,
         key: PRNGKeyArray,
@@ -138,13 +104,11 @@ class GraphNetwork(eqx.Module):
         Args:
           hidden: width of every layer.
           num_hops: hops over which neighbours' features are summed beforehand (`encode`).
-          num_rounds: rounds of learned messages.
           bfloat16: compute hidden layers in bfloat16; parameters and outputs stay float32.
           key: typed PRNG key.
         """
-        embed_key, policy_key, critic_key, *round_keys = jax.random.split(key, num_rounds + 3)
+        embed_key, policy_key, critic_key = jax.random.split(key, 3)
         self.embed = Linear(num_features(num_hops), hidden, scale=math.sqrt(2.0), key=embed_key)
-        self.rounds = tuple(MessageRound(hidden, key=k) for k in round_keys)
         # Near-zero logits: the first episodes are uniformly random.
         self.policy = Head(2 * hidden, hidden, scale=0.01, key=policy_key)
         self.critic = Head(2 * hidden, hidden, scale=1.0, key=critic_key)
@@ -154,7 +118,7 @@ class GraphNetwork(eqx.Module):
     def renewed(self, key: PRNGKeyArray) -> GraphNetwork:
         """A network of the same shape with fresh parameters."""
         hidden, bfloat16 = self.embed.bias.shape[0], self.compute_dtype == "bfloat16"
-        return GraphNetwork(hidden, self.num_hops, len(self.rounds), bfloat16=bfloat16, key=key)
+        return GraphNetwork(hidden, self.num_hops, bfloat16=bfloat16, key=key)
 
     def valued_0(self) -> GraphNetwork:
         """This network with values of 0, for returns that are far less than 1."""
@@ -163,7 +127,7 @@ class GraphNetwork(eqx.Module):
 
     def encode(self, obs: Observation) -> GraphInputs:
         """What this network reads of one observation."""
-        return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
+        return encode(obs, self.num_hops)
 
     def read(
         self,
@@ -180,7 +144,7 @@ class GraphNetwork(eqx.Module):
         check_observation(env)
         words = state.core.present.T if env.spec.scalar else None
         obs = env.observe(state, params)
-        return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words, slots=slots)
+        return encode(obs, self.num_hops, words=words, slots=slots)
 
     def as_policy(self, env: VertexEnv, temperature: float = 1.0) -> Policy:
         """A policy for `veenv.evaluate`: samples actions, or takes the likeliest at temperature 0.
@@ -201,10 +165,7 @@ class GraphNetwork(eqx.Module):
             inputs = self.encode(inputs)
         dtype = jnp.dtype(self.compute_dtype)
         legal = inputs.mask.astype(dtype)[:, None]
-        edges = inputs.edges.astype(dtype)
         h = jax.nn.relu(self.embed(inputs.nodes.astype(dtype))) * legal
-        for message_round in self.rounds:
-            h = message_round(h, edges) * legal
         total = h.sum(0)
         mean = total / jnp.maximum(legal.sum(), 1)
         return self.policy.in_context(h, mean), self.critic(

@@ -17,7 +17,7 @@ from veenv.orders.documents import as_path, parse_object, write_bytes
 
 FORMAT = "veenv-weights"
 VERSION = 1
-_ARCHITECTURE = {"hidden": int, "num_hops": int, "num_rounds": int, "bfloat16": bool}
+_ARCHITECTURE = {"hidden": int, "num_hops": int, "bfloat16": bool}
 
 
 def architecture(network: Network) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def architecture(network: Network) -> dict[str, Any]:
 
     Examples:
       >>> architecture(GraphNetwork(hidden=4, key=jax.random.key(0)))
-      {'hidden': 4, 'num_hops': 1, 'num_rounds': 0, 'bfloat16': False}
+      {'hidden': 4, 'num_hops': 1, 'bfloat16': False}
     """
     if isinstance(network, OwnNetwork):
         leaves = jax.tree.leaves(network.weights)
@@ -36,7 +36,6 @@ def architecture(network: Network) -> dict[str, Any]:
     return {
         "hidden": int(network.embed.weight.shape[1]),
         "num_hops": network.num_hops,
-        "num_rounds": len(network.rounds),
         "bfloat16": network.compute_dtype == "bfloat16",
     }
 

@@ -12,15 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.nn.batched import read_steps
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
 from veenv.agents.ppo import losses
-from veenv.agents.ppo.exploration import play
-from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.gae import generalized_advantages, normalize
-from veenv.agents.ppo.phases import in_phases
-from veenv.agents.ppo.rollouts import Episodes, Trajectory
+from veenv.agents.ppo.phases import PHASES, in_phases
+from veenv.agents.ppo.rollouts import Episodes, Trajectory, rollout
+from veenv.agents.ppo.stretches import sweep
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
 
@@ -37,9 +36,8 @@ class Batch:
       value: by the critic that acted, float32 [T, B].
       advantage: normalised, float32 [T, B].
       target: of the value, float32 [T, B].
-      weight: 1 for steps that PPO learns from, 0 for padding and for others, float32 [T, B].
+      weight: 1 for steps that PPO learns from, 0 for padding, float32 [T, B].
       prior: what is added to the logits, float32 [T, B, K]; None if nothing is.
-      imitate: 1 for steps to imitate, float32 [T, B]; None if there never are any.
     """
 
     inputs: Any
@@ -50,7 +48,6 @@ class Batch:
     target: Float[Array, "*n"]
     weight: Float[Array, "*n"]
     prior: Float[Array, "*n K"] | None = None
-    imitate: Float[Array, "*n"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -102,12 +99,10 @@ def ppo_loss(
         log_prob, batch.log_prob, batch.advantage, weight, config.clip_eps
     )
     value_loss = losses.clipped_value_loss(
-        outputs.value, batch.value, batch.target, weight, config.value_clip_eps
+        outputs.value, batch.value, batch.target, weight, config.clip_eps
     )
     ent_coef = anneal(config.ent_coef, config.final_ent_coef, progress)
     loss = policy_loss + config.vf_coef * value_loss - ent_coef * entropy
-    if batch.imitate is not None:
-        loss -= config.self_imitation * losses.weighted_mean(log_prob, batch.imitate)
     return loss, {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
@@ -118,7 +113,7 @@ def ppo_loss(
 
 
 def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
-    """Advantages and targets of whole episodes, a batch for each phase."""
+    """Computes advantages and targets of whole episodes, a batch for each phase."""
     chex.assert_rank([trajectory.reward, trajectory.value], 2)
     advantage, target = generalized_advantages(
         trajectory.reward, trajectory.value, 1.0, config.gae_lambda, trajectory.ends
@@ -128,11 +123,10 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
         trajectory.place,
         trajectory.log_prob,
         trajectory.value,
-        normalize(advantage, trajectory.on_policy),
+        normalize(advantage, trajectory.active),
         target,
-        trajectory.on_policy,
+        trajectory.active,
         trajectory.prior,
-        trajectory.replayed,
     )
     return in_phases(whole)
 
@@ -144,30 +138,38 @@ def play_batch(
     key: PRNGKeyArray,
     config: PPOConfig,
 ) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
-    """Episodes of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
-    trajectory, episodes, found = play(env, params, state.network, key, state.found, config)
-    return make_batch(trajectory, config), episodes, found
+    """Plays episodes of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`.
+
+    With a window they are the stretches of the best orders, which are returned with theirs.
+    """
+    played = env, params, state.network, key
+    if state.best is None:
+        trajectory, episodes = rollout(*played, most_phases=PHASES)
+        return make_batch(trajectory, config), episodes, None
+    assert config.window
+    trajectory, episodes, best = sweep(*played, state.best, config.window)
+    return make_batch(trajectory, config), episodes, best
 
 
 def make_loss(
     config: PPOConfig, progress: Float[Array, ""], of_steps: StepsLoss = ppo_loss
 ) -> Loss:
-    """A loss of steps as one of a network, when a share of the training is over.
+    """Returns a loss of steps as one of a network, when a share of the training is over.
 
     Raises:
       TypeError: what it returns is no number, or none with numbers by name.
     """
 
     def loss(network: Network, parts: Sequence[Batch]) -> tuple[Array, Stats]:
-        found: Any = of_steps(*reread(network, parts), config, progress)
-        number, stats = found, {}
-        if isinstance(found, tuple) and len(found) == 2:
-            number, stats = found
+        result: Any = of_steps(*reread(network, parts), config, progress)
+        number, stats = result, {}
+        if isinstance(result, tuple) and len(result) == 2:
+            number, stats = result
         shapes = [jnp.shape(x) for x in jax.tree.leaves((number, stats))]
         if not isinstance(stats, dict) or not shapes or any(shapes):
             raise TypeError(
                 "expected of a loss a number, or that and a dict of numbers; got "
-                f"{jax.tree.map(jnp.shape, found)!s:.200}"
+                f"{jax.tree.map(jnp.shape, result)!s:.200}"
             )
         return number, stats
 
@@ -175,10 +177,10 @@ def make_loss(
 
 
 def reread(network: Network, parts: Sequence[Batch]) -> tuple[Outputs, Batch]:
-    """What a network says of steps, and these, for all phases together."""
+    """Returns what a network says of steps, and these, for all phases together."""
     seen = []
     for part in parts:
-        logits, value = read_steps(network, part.inputs)
+        logits, value = jax.vmap(network)(part.inputs)
         logits = logits if part.prior is None else logits + part.prior
         log_prob, entropy = log_prob_and_entropy(logits, part.inputs.mask, part.action)
         bare = dataclasses.replace(part, inputs=(), prior=None)

@@ -1,4 +1,4 @@
-"""Stretches: of a large graph an episode frees a few steps of the best order so far.
+"""Plays stretches: on a large graph an episode frees a few steps of the best order so far.
 
 An episode begins where a prefix of that order ends, follows the policy for `STRETCH` steps, and
 ends as the order does.  What follows the order is not read by the network, so that an episode takes
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.agents.nn.own import Network
-from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.rollouts import Episodes, Trajectory, cheapest, step
 from veenv.agents.ppo.windows import Windows, next_slots
 from veenv.env import EnvParams, State, VertexEnv
@@ -33,7 +33,7 @@ Carry = tuple[BestSoFar, State, State]
 
 
 def steps_of(num_actions: int) -> tuple[int, int]:
-    """How many stretches there are in an update, and of how many steps each.
+    """Returns how many stretches there are in an update, and of how many steps each.
 
     >>> steps_of(376), steps_of(10)
     ((6, 64), (1, 10))
@@ -47,12 +47,10 @@ def sweep(
     params: EnvParams,
     network: Network,
     key: PRNGKeyArray,
-    found: BestSoFar,
+    best: BestSoFar,
     size: int,
-    temperature: Float[Array, " B"],
-    replays: Bool[Array, " B"],
 ) -> tuple[Trajectory, Episodes, BestSoFar]:
-    """An update's stretches in each of B environments.
+    """Plays an update's stretches in each of B environments.
 
     A step's reward is less what the same vertex earns in the best order; the last step of a stretch
     has what is saved behind it, too.  Where no order is known yet, all of an episode is free.
@@ -62,49 +60,45 @@ def sweep(
       params: of B environments, sorted by graph, as many for each.
       network: the policy.
       key: of all that is drawn.
-      found: the best orders so far, of G graphs.
+      best: the best orders so far, of G graphs.
       size: slots that are read in each step.
-      temperature: that logits are divided by.
-      replays: which environments follow the orders in the stretches, too.
 
     Returns:
       The free steps, the episodes of all stretches, side by side for each environment, and the best
       orders with theirs taken in.
     """
     count, length = steps_of(env.num_actions)
-    num_envs, num_graphs = len(temperature), len(found.order)
+    num_envs, num_graphs = len(params.vertex_ids), len(best.order)
     each = num_envs // num_graphs
     of_graphs = jax.tree.map(lambda x: x[::each], params)
-    unknown = (found.order[:, 0] < 0).repeat(each)
+    unknown = (best.order[:, 0] < 0).repeat(each)
     start_key, kind_key, key = jax.random.split(key, 3)
 
     def stretch(carry: Carry, x: tuple[Array, ...]) -> tuple[Carry, tuple[Trajectory, Episodes]]:
-        (found, here, state), (skipped, by_cost, key) = carry, x
-        here, _ = follow(env, of_graphs, here, found.order, skipped)
-        _, base = follow(env, of_graphs, here, found.order, env.num_actions)
-        windows = Windows.of(found.order, each, by_cost, size)
+        (best, here, state), (skipped, by_cost, key) = carry, x
+        here, _ = follow(env, of_graphs, here, best.order, skipped)
+        _, base = follow(env, of_graphs, here, best.order, env.num_actions)
+        windows = Windows.of(best.order, each, by_cost, size)
         start = jax.tree.map(lambda x: x.repeat(each, axis=0), here)
         state = jax.tree.map(partial(_where, unknown), state, start)
         noise = jax.random.gumbel(key, (length, num_envs, size))
-        held = jnp.where(replays & ~by_cost, 0, -1)
-        one = partial(step, env, params, network, temperature, windows)
-        state, seen = jax.lax.scan(one, state, (noise, jnp.broadcast_to(held, noise.shape[:2])))
+        state, seen = jax.lax.scan(partial(step, env, params, network, windows), state, noise)
         end, rest = follow(env, params, state, windows.ahead, env.num_actions)
         episodes = Episodes(end.cost, end.order, ~end.action_mask.any(-1))
-        found = found.updated(*cheapest(episodes, num_graphs)[1:])
+        best = best.updated(*cheapest(episodes, num_graphs)[1:])
         base = base.repeat(each, axis=0)
         known = jnp.take_along_axis(base, seen.action.T, axis=1, mode="clip").T * seen.active
         behind = rest.sum(-1) - base.sum(-1) + known.sum(0)
         last = jnp.zeros_like(known).at[-1].set(jnp.where(unknown, 0.0, 1.0))
         reward = seen.reward - known + behind[None] * last
-        return (found, here, state), (dataclasses.replace(seen, reward=reward, ends=last), episodes)
+        return (best, here, state), (dataclasses.replace(seen, reward=reward, ends=last), episodes)
 
     # Stretches begin elsewhere in each update, and every second time with the first step.
     first = jnp.maximum(jax.random.randint(start_key, (), -length, length), 0)
     skipped = jnp.full(count, length).at[0].set(first)
     kind = jnp.arange(count) + jax.random.randint(kind_key, (), 0, BY_COST)
     by_cost = (kind % BY_COST == 0) | unknown.any()
-    begin = found, jax.vmap(env.init)(of_graphs), jax.vmap(env.init)(params)
+    begin = best, jax.vmap(env.init)(of_graphs), jax.vmap(env.init)(params)
     keys = jax.random.split(key, count)
     carry, (seen, episodes) = jax.lax.scan(stretch, begin, (skipped, by_cost, keys))
     episodes = jax.tree.map(lambda x: _flat(jnp.moveaxis(x, 0, 1)), episodes)
@@ -136,10 +130,10 @@ def follow(
 
 
 def _where(condition: Bool[Array, " B"], yes: Array, no: Array) -> Array:
-    """Each environment's own."""
+    """Selects each environment's own array."""
     return jnp.where(condition.reshape(-1, *(1 for _ in yes.shape[1:])), yes, no)
 
 
 def _flat(x: Array) -> Array:
-    """Two axes as one."""
+    """Joins the first two axes."""
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])

@@ -19,8 +19,7 @@ from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.devices import Placement, place
 from veenv.agents.nn.networks import GraphNetwork, check_observation
 from veenv.agents.nn.own import Network, OwnNetwork
-from veenv.agents.ppo.exploration import Roles, explores
-from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.losses import explained_variance
 from veenv.agents.ppo.memory import check_memory
 from veenv.agents.ppo.phases import whole
@@ -38,7 +37,7 @@ class Update:
     """What one train step saw, for K graphs.
 
     Attributes:
-      mean_cost: over the episodes of each graph that followed the policy, float32 [K].
+      mean_cost: over the episodes of each graph, float32 [K].
       min_cost: the cheapest episode of each graph, counts [K].
       best_order: its order as slots, -1 padded, int32 [K, A].
       stats: float32 [] each: losses, entropy, KL and so on.
@@ -70,9 +69,6 @@ class Agent:
     learned_share: float = 1.0
 
 
-SEEDED = TrainState(0, 0, 0, None, 0)  # pyright: ignore[reportArgumentType]  # axes, no arrays
-"""Where the axis of seeds is in a state; all of them have done as many train steps."""
-
 PPO = Agent(play_batch, make_loss, learned_share=0.25)
 
 
@@ -91,7 +87,6 @@ class Trainer:
         window a few less, as stretches do not always begin with the first step.
       known: with a window the orders that training starts from, one for each graph, or none.
       placement: the devices that share the environments.
-      seeds: those that train side by side (`beside`); none of one alone.
 
     Examples:
       >>> import veenv
@@ -120,32 +115,37 @@ class Trainer:
 
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
-            adjacency, a graph has nothing to eliminate, or as
-            `veenv.agents.devices.place`, `veenv.agents.ppo.exploration.Roles.of` and
+            adjacency, a graph has nothing to eliminate, or as `veenv.agents.devices.place` and
             `veenv.agents.ppo.memory.check_memory`.
         """
         if not isinstance(network, OwnNetwork):
             check_observation(tasks.env)
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
+        for name, graph in zip(tasks.names, tasks.graphs, strict=True):
+            if not graph.eliminable:
+                raise ValueError(f"{name} has no vertex to eliminate, so there is nothing to learn")
         if config.learned_share is None:
             config = dataclasses.replace(config, learned_share=agent.learned_share)
         window = 0 if known is None else window_on(tasks.env.num_actions, config)
         config = dataclasses.replace(config, window=window, from_nothing=bool(window) and not known)
         self.config, self.agent, self._network = config, agent, network
-        self.seeds: tuple[int, ...] = ()
         self.known = tuple(known) if window and known is not None else ()
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
         self.num_envs = self._envs_per_graph * len(tasks)
-        self._follows = Roles.of(config, self._envs_per_graph).follows
         self.placement = place(self.num_envs, devices)
         try:
             shape = eqx.filter_eval_shape(self._first_network, jax.random.key(0))
         except OverflowError as error:  # axes are of 32 bits
             raise ValueError(f"hidden={config.hidden}: {error}") from None
         check_memory(tasks, shape, config, self.num_envs, self.placement.mesh.size)
-        self._lay_out(tasks)
+        self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
+        self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
+        # On the host: each shape of such an array would be a program to compile.
+        self._params = self.placement.split(
+            jax.tree.map(lambda x: np.asarray(x).repeat(self._envs_per_graph, axis=0), tasks.params)
+        )
         if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads
             self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
             return
@@ -154,83 +154,27 @@ class Trainer:
             _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
         )
 
-    def _lay_out(self, tasks: TaskDistribution) -> None:
-        """Gives every graph as many environments."""
-        for name, graph in zip(tasks.names, tasks.graphs, strict=True):
-            if not graph.eliminable:
-                raise ValueError(f"{name} has no vertex to eliminate, so there is nothing to learn")
-        self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
-        self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
-        params = tasks.params
-        # On the host: each shape of such an array would be a program to compile.
-        self._params = self.placement.split(
-            jax.tree.map(lambda x: np.asarray(x).repeat(self._envs_per_graph, axis=0), params)
-        )
-
-    def with_tasks(self, tasks: TaskDistribution) -> Trainer:
-        """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
-
-        Raises:
-          ValueError: the number of graphs or the sizes differ.
-        """
-        if len(tasks) != len(self.tasks) or tasks.env.spec != self.tasks.env.spec:
-            raise ValueError(
-                f"expected {len(self.tasks)} graphs padded to {self.tasks.env.spec}, "
-                f"got {len(tasks)} padded to {tasks.env.spec}"
-            )
-        other = copy.copy(self)
-        other._lay_out(tasks)
-        return other
-
-    def beside(self, seeds: Sequence[int]) -> Trainer:
-        """This trainer for several seeds in one program, each with one start.
-
-        Arrays of a state, but for the number of train steps, and of an update get a first axis over
-        them. Weights that are given are every seed's.
-        """
-        other = copy.copy(self)
-        other.seeds = tuple(seeds)
-        other.config = dataclasses.replace(self.config, start_updates=0)
-        step = jax.vmap(other._train_step, in_axes=(SEEDED, None, None), out_axes=(SEEDED, 0))
-        other._step = jax.jit(step)
-        return other
-
     def _first_network(self, key: PRNGKeyArray) -> Network:
         """The network that was given, or one with fresh parameters."""
         config = self.config
         if self._network is not None:
             return self._network
-        size = config.hidden, config.num_hops, config.num_rounds
+        size = config.hidden, config.num_hops
         network = GraphNetwork(*size, bfloat16=config.bfloat16, key=key)
         return network.valued_0() if config.window else network
 
     def init(self) -> TrainState:
         """The state before the first step; fresh parameters are decided by the seed."""
-        if self.seeds:
-            return self._first_states()
         config = self.config
         net_key, key = jax.random.split(jax.random.key(config.seed))
         network = self._first_network(net_key)
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
-        found = None
+        best = None
         if self.known:
-            found = BestSoFar.of(self.known, self.tasks)
-        elif explores(config):
-            found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
-        return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
-
-    def _first_states(self) -> TrainState:
-        """The states of all seeds before the first step."""
-        states = []
-        for seed in self.seeds:
-            other = copy.copy(self)
-            other.seeds, other.config = (), dataclasses.replace(self.config, seed=seed)
-            state = other.init()
-            if isinstance(state.network, OwnNetwork) and state.network.initial is not None:
-                state = other.renew(state)
-            states.append(state)
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-        return dataclasses.replace(stacked, num_updates=states[0].num_updates)
+            best = BestSoFar.of(self.known, self.tasks)
+        elif config.window:
+            best = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
+        return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), best)
 
     def renew(self, state: TrainState) -> TrainState:
         """A state with fresh parameters; what else it holds stays, the best orders among it."""
@@ -272,8 +216,7 @@ class Trainer:
     ) -> tuple[TrainState, Update]:
         config = self.config
         play_key, learn_key, key = jax.random.split(state.key, 3)
-        played = self.agent.play(self._env, params, state, play_key, config)
-        parts, episodes, found = played
+        parts, episodes, best = self.agent.play(self._env, params, state, play_key, config)
         parts = self.placement.constrain(parts, axis=1)
         loss = self.agent.loss(config, progress)
         network, opt_state, stats = fit(
@@ -281,8 +224,8 @@ class Trainer:
         )
         seen = (whole(parts, name) for name in ("value", "target", "weight"))
         stats["explained_variance"] = explained_variance(*seen)
-        state = TrainState(network, opt_state, key, state.num_updates + 1, found)
-        mean, least, order = cheapest(episodes, len(self.tasks), self._follows)
+        state = TrainState(network, opt_state, key, state.num_updates + 1, best)
+        mean, least, order = cheapest(episodes, len(self.tasks))
         return state, Update(mean, least, order, stats)
 
 

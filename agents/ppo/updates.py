@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import Placement, over_devices, own_key
 from veenv.agents.nn.own import Network
-from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.best_orders import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[Network, Any], tuple[Float[Array, ""], Stats]]
@@ -34,14 +34,14 @@ class TrainState:
       opt_state: the optimiser's moments.
       key: typed PRNG key.
       num_updates: train steps done, int32 [].
-      found: the best orders so far, if they are used for learning (checkpoints name it).
+      best: the best orders so far, where episodes start from them.
     """
 
     network: Network
     opt_state: optax.OptState
     key: PRNGKeyArray
     num_updates: Int[Array, ""]
-    found: BestSoFar | None = None
+    best: BestSoFar | None = None
 
 
 def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from veenv.agents.files import remove_folder, set_aside
+from veenv.agents.files import set_aside
 from veenv.agents.run.checkpoint_files import (
     DamagedError,
-    is_checkpoint,
-    is_unfinished,
-    near,
-    read_record,
+    read_checkpoint,
     read_state,
     write_checkpoint,
 )
@@ -41,7 +39,7 @@ class Checkpoints:
     """The checkpoints of one run: the newest few, and the best one.
 
     Attributes:
-      folder: where they are, one folder for each, named by the number of the train step.
+      folder: where they are, one file for each, named by the number of the train step.
     """
 
     def __init__(
@@ -72,28 +70,21 @@ class Checkpoints:
           Whether it is the best one.
 
         Raises:
-          OSError: it cannot be written; earlier ones stay as they are.  What is half written has
-            another name, is never read and goes with the next save at the latest.
+          OSError: it cannot be written; earlier ones stay as they are.
         """
-        path = self.folder / str(number)
+        path = self.path(number)
         if path.exists():
-            if number not in self.numbers():
-                raise FileExistsError(f"{path} is no checkpoint, so there is no room for one")
             return False
-        record = {
-            "identity": self._identity,
-            "run": dict(run),
-            "score": score if math.isfinite(score) else None,
-        }
-        self._remove_unfinished()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_checkpoint(path, state, record)
-        except BaseException:
-            self._remove_unfinished()
-            raise
-        self._scores[number] = score if math.isfinite(score) else math.inf
+        known = score if math.isfinite(score) else None
+        record = {"identity": self._identity, "run": json.loads(json.dumps(run)), "score": known}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(path, state, record)
+        self._scores[number] = math.inf if known is None else known
         return self._delete_old(number)
+
+    def path(self, number: int) -> Path:
+        """Returns the file of a checkpoint."""
+        return self.folder / f"{number}.checkpoint"
 
     def restore(self, like: Any) -> Restored | None:
         """Reads the newest checkpoint that is whole.
@@ -106,63 +97,53 @@ class Checkpoints:
         """
         numbers = self.numbers()
         for number in reversed(numbers):
-            path = self.folder / str(number)
+            path = self.path(number)
             try:
-                with near(path) as folder:
-                    record = read_record(folder)
-                    self._check_identity(path, record)
-                    state = read_state(folder, record, like)
+                record, body = read_checkpoint(path)
+                self._check_identity(path, record)
+                return Restored(number, read_state(record, body, like), record["run"])
             except DamagedError as error:
                 self._warn(f"checkpoint {path} is damaged ({error}); trying the one before it")
-                continue
-            return Restored(number, state, record["run"])
         if numbers:
             raise ValueError(f"every checkpoint in {self.folder} is damaged")
         return None
 
     def numbers(self) -> list[int]:
-        """The checkpoints there are, oldest first; those half written are left out."""
-        return sorted(int(path.name) for path in self._entries() if is_checkpoint(path))
+        """Returns the numbers of the checkpoints there are, oldest first."""
+        matches = (re.fullmatch(r"(0|[1-9][0-9]*)\.checkpoint", name) for name in self._names())
+        return sorted(int(match[1]) for match in matches if match)
 
     def set_aside_after(self, number: int) -> None:
         """Renames the checkpoints after a number (damaged ones); deletes what is half written."""
-        self._remove_unfinished()
+        for name in self._names():
+            if name.startswith(".") and name.endswith(".part"):
+                (self.folder / name).unlink()
         for later in self.numbers():
             if later > number:
-                set_aside(self.folder / str(later))
+                set_aside(self.path(later))
 
     def _delete_old(self, newest: int) -> bool:
+        """Deletes checkpoints that need not be kept; returns whether the newest is the best."""
         scores = {number: self._score(number) for number in self.numbers()}
         best = min(scores, key=lambda number: (scores[number], -number))
         for number in sorted(scores)[: -self._keep]:
             if number != best:
-                remove_folder(self.folder / str(number))
+                self.path(number).unlink()
         return best == newest
 
     def _score(self, number: int) -> float:
         if number not in self._scores:
             try:
-                with near(self.folder / str(number)) as folder:
-                    score = read_record(folder)["score"]
+                score = read_checkpoint(self.path(number))[0]["score"]
             except DamagedError:
                 score = None
             self._scores[number] = math.inf if score is None else score
         return self._scores[number]
 
-    def _remove_unfinished(self) -> None:
-        """Deletes what is half written.
-
-        TensorStore's threads may bring some of it back a moment after a write that failed, so every
-        save begins with this.
-        """
-        for path in self._entries():
-            if is_unfinished(path):
-                remove_folder(path)
-
-    def _entries(self) -> list[Path]:
-        """What is in the folder; nothing where there is none."""
+    def _names(self) -> list[str]:
+        """Returns the names of what is in the folder; none where there is no folder."""
         try:
-            return list(self.folder.iterdir())
+            return [path.name for path in self.folder.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 

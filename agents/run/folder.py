@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import jax
 
 import veenv
 from veenv.agents.config.args import TrainArgs
-from veenv.agents.config.random_functions import RandomConfig
 from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.files import lock_folder, set_aside
 from veenv.agents.nn.own import Network
@@ -25,7 +24,7 @@ from veenv.agents.run.checkpoints import Checkpoints, Restored
 from veenv.agents.run.curve import plot_curve
 from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.curriculum import Curriculum
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
@@ -42,7 +41,7 @@ class RunFolder:
 
     Attributes:
       path: the folder.
-      best: the best orders so far; None in a run that keeps none.
+      best: the best orders so far.
       metrics: the rows so far.
       checkpoints: those there are.
     """
@@ -51,7 +50,7 @@ class RunFolder:
         self,
         path: Path,
         identity: Mapping[str, Any],
-        best: BestOrders | None = None,
+        best: BestOrders,
         *,
         keep: int = 3,
         warn: Callable[[str], None] = lambda text: None,
@@ -70,8 +69,7 @@ class RunFolder:
         """
         self.path, self.best, self.metrics, self._warn = path, best, Metrics(path), warn
         self.checkpoints = Checkpoints(path / "checkpoints", identity, keep=keep, warn=warn)
-        self._names = () if best is None else best.tasks.names
-        self._classical = () if best is None else best.tasks.classical
+        self._names, self._classical = best.tasks.names, best.tasks.classical
         self._written: dict[str, Order] = {}
         self._failing: set[str] = set()
         self._lock = lock_folder(path)
@@ -89,14 +87,12 @@ class RunFolder:
           OSError: they cannot be written.
         """
         record = dataclasses.asdict(args)
-        if self.best is not None:
-            tasks = self.best.tasks
-            record["graphs"] = {
-                name: {"vertices": len(graph.eliminable), "edges": len(graph.edges), **classical}
-                for name, graph, classical in zip(
-                    tasks.names, tasks.graphs, tasks.classical, strict=True
-                )
-            }
+        record["graphs"] = {
+            name: {"vertices": len(graph.eliminable), "edges": len(graph.edges), **classical}
+            for name, graph, classical in zip(
+                self._names, self.best.tasks.graphs, self._classical, strict=True
+            )
+        }
         record["versions"] = {
             "veenv": veenv.__version__,
             "jax": jax.__version__,
@@ -117,7 +113,7 @@ class RunFolder:
         """Writes the best orders that are not yet on disk; True if all of them are."""
         saved = True
         for name in self._names:
-            order = self.best and self.best.get(name)
+            order = self.best.get(name)
             if order and self._written.get(name) is not order:
                 if self._write_order(order, self.order_path(name)):
                     self._written[name] = order
@@ -134,38 +130,30 @@ class RunFolder:
     def write_classical(self, name: str) -> Path | None:
         """Writes ``order-classical.json`` where that costs less than the best order; its path."""
         path = self._path(name, "order-classical", "json")
-        found = self.best and self.best.classical(name)
-        if found is None:
+        classical = self.best.classical(name)
+        if classical is None:
             self._attempt(path.name, lambda: path.unlink(missing_ok=True))
             return None
-        self._write_order(found[1], path)
+        self._write_order(classical[1], path)
         return path
 
-    def write_weights(self, network: Network, name: str = "weights") -> None:
+    def write_weights(self, network: Network) -> None:
         """Writes ``weights.eqx``, the network at the end of training."""
-        path = self.path / f"{name}.eqx"
+        path = self.path / "weights.eqx"
         self._attempt(path.name, lambda: save_weights(path, network))
 
-    def checkpoint(self, progress: TrainProgress, curriculum: Curriculum) -> None:
-        """As `save_checkpoint`, of what is trained on."""
-        network = curriculum.networks(progress.state.network)["weights"]
-        self.save_checkpoint(progress, curriculum.score(progress.measured), network)
+    def checkpoint(self, progress: TrainProgress, learner: Learner) -> None:
+        """Writes a checkpoint with a learner's score."""
+        self.save_checkpoint(progress, learner.score(progress.measured))
 
-    def save_checkpoint(
-        self, progress: TrainProgress, score: float, network: Network | None = None
-    ) -> None:
-        """Writes a checkpoint, and ``best.eqx`` where its score is the lowest.
-
-        The network in that is the only one of the state, if no other is given.
-        """
-        shown = progress.state.network if network is None else network
-        run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
-        run["best"] = {} if self.best is None else self.best.record()
+    def save_checkpoint(self, progress: TrainProgress, score: float) -> None:
+        """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
+        run = {"seconds": progress.seconds, "steps": progress.steps, "best": self.best.record()}
         self._attempt("the metrics", self.metrics.flush)
 
         def write() -> None:
             if self.checkpoints.save(progress.update, progress.state, run, score):
-                save_weights(self.path / "best.eqx", shown)
+                save_weights(self.path / "best.eqx", progress.state.network)
 
         self._attempt("a checkpoint", write)
 
@@ -183,34 +171,32 @@ class RunFolder:
         try:
             for name, kind in (("seconds", float), ("steps", int)):
                 read_field(name, kind, restored.run.get(name, 0))
-            if self.best is not None:
-                self.best.merge(restored.run.get("best", {}))
+            self.best.merge(restored.run.get("best", {}))
         except ValueError as error:
-            path = self.checkpoints.folder / str(restored.number)
+            path = self.checkpoints.path(restored.number)
             raise ValueError(f"checkpoint {path}: {error}") from None
         self.checkpoints.set_aside_after(restored.number)
         for path in self.path.glob(".*.part"):
             path.unlink()
         for problem in self.metrics.resume(restored.number):
             self._warn(problem)
-        if self.best is not None:
-            self._merge_orders(self.best)
+        self._merge_orders()
         return restored
 
-    def _merge_orders(self, best: BestOrders) -> None:
+    def _merge_orders(self) -> None:
         """Keeps the orders in the folder that are cheaper than the best ones, writes others."""
-        for name, graph in zip(self._names, best.tasks.graphs, strict=True):
+        for name, graph in zip(self._names, self.best.tasks.graphs, strict=True):
             try:
                 order = Order.load(self.order_path(name))
                 order.ids_for(graph)
-                order = order.counted(graph, best.tasks.env.cost)
+                order = order.counted(graph, self.best.tasks.env.cost)
             except FileNotFoundError:
                 continue
             except ValueError as error:
                 aside = set_aside(self.order_path(name))
                 self._warn(f"{error}; it is kept in {aside.name}")
                 continue
-            best.keep(name, order)
+            self.best.keep(name, order)
             self._written[name] = order
         self.save_orders()
 
@@ -253,15 +239,10 @@ def identity_of(
     agent: str,
     cost: CostModel,
     network: Network,
-    played: TaskDistribution | RandomConfig,
-    seeds: Sequence[int] = (),
+    played: TaskDistribution,
 ) -> dict[str, Any]:
     """What a checkpoint must agree in with the run that goes on from it."""
     shared: dict[str, Any] = {"agent": agent, "cost model": cost, "network": architecture(network)}
-    if seeds:
-        shared["list of seeds"] = list(map(str, seeds))
-    if isinstance(played, RandomConfig):
-        return {"task": ["random"], "family": dataclasses.asdict(played), **shared}
     prints = [fingerprint(graph)[:16] for graph in played.graphs]
     graphs = dict(zip(played.names, prints, strict=True))
     return {"task": list(played.names), **shared, "graph": graphs}

@@ -1,4 +1,4 @@
-"""The training loop: rounds of train steps until the budget is spent, whatever is trained on."""
+"""The training loop: train steps until the budget is spent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
 
 from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
-from veenv.agents.training.curriculum import Curriculum
-from veenv.agents.training.starts import Starts
+from veenv.agents.training.learner import Learner
+from veenv.agents.training.restarts import Starts
 
 Result = TypeVar("Result")
 
@@ -24,10 +23,10 @@ COMPILING = "veenv: compiling"
 """Name of the thread that compiles a train step; it outlives a time limit."""
 
 MAX_NOT_FINITE = 10
-"""Rounds in a row without any finite gradient after which training ends."""
+"""Train steps in a row without any finite gradient after which training ends."""
 
-PACE_ROUNDS = 20
-"""Rounds after which the time of a round is known."""
+PACE_UPDATES = 20
+"""Train steps after which the time of one is known."""
 
 
 class DivergedError(RuntimeError):
@@ -40,15 +39,15 @@ class CompilingError(TimeoutError):
 
 @dataclasses.dataclass(frozen=True)
 class TrainProgress:
-    """What the loop reports after every round: one train step on each task set.
+    """What the loop reports after every train step.
 
     Attributes:
       update: number of train steps so far.
       steps: environment steps so far.
       seconds: since the start.
       fraction: share of the budget that is spent, from 0 to 1.
-      measured: costs, losses, entropy, KL and so on; see `Curriculum.measure`.
-      state: the train state after the round.
+      measured: costs, losses, entropy, KL and so on; see `Learner.measure`.
+      state: the train state after it.
     """
 
     update: int
@@ -129,19 +128,19 @@ class Course:
     """Where a run is: which of its starts is under way, and how far it is.
 
     How many starts there is room for follows from a number of steps; with a time limit alone it is
-    known after a few rounds.
+    known after a few train steps.
     """
 
-    def __init__(self, budget: Limits, curriculum: Curriculum, steps: int):
+    def __init__(self, budget: Limits, learner: Learner, steps: int):
         """The course of a run that has played so many steps."""
-        each = sum(trainer.steps_per_update for trainer in curriculum.trainers.values())
-        self._budget, self._least = budget, curriculum.start_updates
+        each = learner.trainer.steps_per_update
+        self._budget, self._least = budget, learner.start_updates
         self._starts = Starts.of((budget.steps or 0) / each, self._least)
         self._index = self._starts.index(budget.fraction(max(0, steps - each), 0.0))
         self._ends: list[float] = []
 
     def advance(self, fraction: float) -> tuple[bool, float]:
-        """What the next round is, when a share of the budget is spent.
+        """Advances to the next train step, when a share of the budget is spent.
 
         Returns:
           Whether another start begins with it, and the share of that start that is over.
@@ -150,19 +149,19 @@ class Course:
         return self._index > before, self._starts.progress(fraction)
 
     def note(self, now: float) -> None:
-        """Takes in that a round has ended so many seconds after the beginning."""
-        if len(self._ends) == PACE_ROUNDS or self._budget.steps or not self._budget.time_limit:
+        """Takes in that a train step has ended so many seconds after the beginning."""
+        if len(self._ends) == PACE_UPDATES or self._budget.steps or not self._budget.time_limit:
             return
         self._ends.append(now)
-        if len(self._ends) == PACE_ROUNDS:
-            pace = max((now - self._ends[0]) / (PACE_ROUNDS - 1), 1e-6)
+        if len(self._ends) == PACE_UPDATES:
+            pace = max((now - self._ends[0]) / (PACE_UPDATES - 1), 1e-6)
             left = max(0.0, self._budget.time_limit - now)
             first = self._budget.fraction(0, now)
             self._starts = Starts.of(left / pace, self._least, first)
 
 
 def train(
-    curriculum: Curriculum,
+    learner: Learner,
     *,
     state: TrainState | None = None,
     steps: int | None = None,
@@ -171,54 +170,50 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     patient: bool = True,
 ) -> Iterator[TrainProgress]:
-    """Trains, and yields after every round.
+    """Trains, and yields after every train step.
 
-    Ends when `config.steps` are played or the next round would pass the time limit; the learning
-    rate and the entropy bonus follow whichever budget is further spent, anew in every start
-    (`Curriculum.start_updates`).  Where several processes
-    train together, the clock of the first one counts, and whether any of them should stop.
+    Ends when `config.steps` are played or the next train step would pass the time limit; the
+    learning rate and the entropy bonus follow whichever budget is further spent, anew in every
+    start (`Learner.start_updates`).  Where several processes train together, the clock of the first
+    one counts, and whether any of them should stop.
 
     Args:
-      curriculum: the agent and what it plays.
-      state: where to start, between two rounds; fresh parameters by default.
-      steps: environment steps that led to it; by default those of as many rounds on these tasks.
+      learner: the agent and what it plays.
+      state: where to start; fresh parameters by default.
+      steps: environment steps that led to it; by default those of as many train steps as it has.
       time_limit: seconds, or None.
       started: `time.monotonic()` from which the limit counts; now by default.
-      should_stop: asked after every round; True ends the training.
-      patient: whether the first round, which compiles, is played however late it is.
+      should_stop: asked after every train step; True ends the training.
+      patient: whether the first train step, which compiles, is played however late it is.
 
     Raises:
       ValueError: there is neither a number of steps nor a time limit.
-      CompilingError: the time limit has passed in the first round, if that may be.
-      DivergedError: no gradient of the last `MAX_NOT_FINITE` rounds was finite.
+      CompilingError: the time limit has passed in the first train step, if that may be.
+      DivergedError: no gradient of the last `MAX_NOT_FINITE` train steps was finite.
     """
-    budget = Limits(curriculum.config.steps, time_limit, started)
-    state = curriculum.init() if state is None else state
+    trainer = learner.trainer
+    budget = Limits(trainer.config.steps, time_limit, started)
+    state = trainer.init() if state is None else state
     update = int(state.num_updates)
-    rounds = update // len(curriculum.trainers)
-    steps = curriculum.steps_until(state) if steps is None else steps
-    course = Course(budget, curriculum, steps)
+    steps = update * trainer.steps_per_update if steps is None else steps
+    course = Course(budget, learner, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
-    used = before if update else 0.0  # a fresh run's first round compiles, however late it is
+    used = before if update else 0.0  # a fresh run's first step compiles, however late it is
     while not any_process(should_stop()):
         if budget.spent(steps, used if pace is None else before + pace):
             return
-        unseen, seen = curriculum.renew(rounds), {}
         begins, over = course.advance(budget.fraction(steps, before))
-        state = curriculum.restart(local(state)) if begins else state
-        for name, trainer in curriculum.trainers.items():
-            play = partial(trainer.step, state, over)
-            state, result = play() if patient or pace is not None else budget.within(play, steps)
-            seen[name] = jax.device_get(result)
-            steps += trainer.steps_per_update
-        rounds, update = rounds + 1, update + len(seen)
-        measured = curriculum.measure(seen, steps, unseen=unseen)
+        state = trainer.renew(local(state)) if begins else state
+        play = partial(trainer.step, state, over)
+        state, result = play() if patient or pace is not None else budget.within(play, steps)
+        result = jax.device_get(result)
+        update, steps = update + 1, steps + trainer.steps_per_update
+        measured = learner.measure(result, steps)
         now = budget.elapsed()
         pace, before = 0.0 if pace is None else now - before, now
         course.note(now)
-        fraction = budget.fraction(steps, now)
-        yield TrainProgress(update, steps, now, fraction, measured, local(state))
-        not_finite = not_finite + 1 if all(_is_lost(s.stats) for s in seen.values()) else 0
+        yield TrainProgress(update, steps, now, budget.fraction(steps, now), measured, local(state))
+        not_finite = not_finite + 1 if _is_lost(result.stats) else 0
         if not_finite == MAX_NOT_FINITE:
             raise DivergedError(
                 f"no gradient of the last {not_finite} train steps was finite; the parameters "
@@ -228,6 +223,5 @@ def train(
 
 
 def _is_lost(stats: Stats) -> bool:
-    """Whether no minibatch of a train step had a finite gradient."""
-    lost = np.asarray(stats.get("not_finite", 0.0)) >= stats.get("minibatches", 1.0)
-    return bool(lost.all())
+    """Returns whether no minibatch of a train step had a finite gradient."""
+    return bool(stats.get("not_finite", 0.0) >= stats.get("minibatches", 1.0))

@@ -42,7 +42,7 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.devices import AXIS
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.training.played import Played, make_trainer
+from veenv.agents.training.inputs import Played, make_trainer
 from veenv.env.random_play import random_episodes
 from veenv.kernel.ptx import PtxKernel
 from veenv.kernel.scalar_program import CannotFuseError

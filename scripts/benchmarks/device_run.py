@@ -26,7 +26,7 @@ from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import PRESETS
 from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.training.played import Played
+from veenv.agents.training.inputs import Played
 from veenv.kernel.scalar_program import CannotFuseError
 
 KERNELS = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"

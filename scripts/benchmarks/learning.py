@@ -15,9 +15,9 @@ from scripts.benchmarks.tables import Table, check_positive
 from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.inputs import Played
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
-from veenv.agents.training.played import Played
 from veenv.env.random_play import random_episodes
 from veenv.search import search
 
@@ -116,7 +116,7 @@ def course_of(trainer: Trainer, seed: int, time_limit: float | None = None) -> l
     trainer.step(trainer.init(), 0.0)  # compiles
     config = dataclasses.replace(trainer.config, seed=seed)
     state = Trainer(config, trainer.tasks, agent=trainer.agent).init()
-    curriculum, course, began = FixedTasks(trainer), list[CoursePoint](), time.monotonic()
+    curriculum, course, began = Learner(trainer), list[CoursePoint](), time.monotonic()
     for progress in train(curriculum, state=state, time_limit=time_limit):
         [mean] = progress.measured["mean_cost"].values()
         best, now = curriculum.best.cost(name), time.monotonic()

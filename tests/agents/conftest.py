@@ -77,9 +77,9 @@ def lasting(trainer: Trainer, steps: int | None) -> Trainer:
 
 @pytest.fixture(scope="session")
 def play(both: TaskDistribution):
-    """Plays three episodes of each of `both`, of networks of width 8 at a temperature [6]."""
+    """Plays three episodes of each of `both`, of networks of width 8."""
     params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), both.params)
-    return jax.jit(lambda network, key, t: rollout(both.env, params, network, key, temperature=t))
+    return jax.jit(lambda network, key: rollout(both.env, params, network, key))
 
 
 @pytest.fixture(scope="session")

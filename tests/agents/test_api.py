@@ -12,7 +12,7 @@ from tests.agents.conftest import chain, tangle, wide
 from veenv import agents
 from veenv.agents.config.args import parse_training
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.training.played import Played
+from veenv.agents.training.inputs import Played
 from veenv.env import Spec, TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
 from veenv.measure.report import read_subjects

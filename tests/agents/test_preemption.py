@@ -112,9 +112,7 @@ def test_ten_interruptions_change_nothing(tmp_path):
         code, said = ends([process])
         assert code == [PREEMPTED if by == signal.SIGTERM else -signal.SIGKILL], said
         if by == signal.SIGTERM:
-            newest = max(
-                int(p.name) for p in (folder / "checkpoints").iterdir() if p.name.isdigit()
-            )
+            newest = max(int(p.stem) for p in (folder / "checkpoints").glob("*.checkpoint"))
             assert newest == len(rows(folder)) >= before
             assert f"--resume {folder}" in said
     code, said = ends([start_one(folder)])

@@ -69,7 +69,6 @@ def test_a_network_beside_other_ways(weights, monkeypatch, capsys):
         (("--run", "WEIGHTS", "--task", "nosuch"), "unknown task 'nosuch'"),
         (("--run", "WEIGHTS", "--samples", "0"), "samples must be .* got 0"),
         (("--run", "WEIGHTS", "--task", "LIF", "--anneal", "soon"), "budget must be .* got 'soon'"),
-        (("--run", "WEIGHTS", "--task", "random", "--vertices", "9", "2"), "vertices must be a ra"),
         (("--task", "Robertson", "--run", "nowhere"), "No such file"),
     ],
 )

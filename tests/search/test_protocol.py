@@ -17,7 +17,7 @@ import pytest
 import veenv
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import save_weights
-from veenv.agents.training.played import Played
+from veenv.agents.training.inputs import Played
 from veenv.env import TaskDistribution, random_action
 from veenv.search import search
 from veenv.search.evaluation import Evaluation

@@ -15,13 +15,11 @@ from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import load_weights
-from veenv.agents.training.curriculum import EVALUATION_SEEDS
-from veenv.agents.training.played import Played
+from veenv.agents.training.inputs import Played
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import as_path, parse_object
 from veenv.search.evaluation import Evaluation
-from veenv.tasks import RandomFunctions
 from veenv.tasks.user import refuse_code
 
 
@@ -44,8 +42,7 @@ class EvaluateArgs:
     """Run folder of `veenv-train` (its `weights.eqx`), or a file of weights."""
 
     task: str | None = None
-    """Tasks to play, separated by commas, or `random` for random functions; without it those the
-    run was trained on."""
+    """Tasks to play, separated by commas; without it those the run was trained on."""
 
     set: str | None = None
     """A named set of functions instead of tasks: scalar-small, scalar-large, arrays, real, hard,
@@ -66,20 +63,11 @@ class EvaluateArgs:
     """Time, or number of evaluations, of simulated annealing on each task; `0` leaves it out. By
     default 10 seconds where no reference costs are known."""
 
-    functions: int = 100
-    """Number of random functions."""
-
-    vertices: tuple[int, int] = (20, 60)
-    """Least and largest number of equations of a random function."""
-
-    arrays: float = 0.0
-    """Share of random functions of small arrays."""
-
     seeds: int = 1
     """Number of seeds of the sampling, from --seed on; the table shows the first."""
 
     seed: int = 0
-    """Seed of the sampling, and of random functions, which no training sees."""
+    """Seed of the sampling."""
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
@@ -87,7 +75,7 @@ class EvaluateArgs:
             raise ValueError("set and task or function exclude each other")
         if self.set is not None and self.cost != "multiplications":
             raise ValueError(f"the references of sets are multiplications, got cost {self.cost}")
-        check_integers(self, "samples functions seeds")
+        check_integers(self, "samples seeds")
         check_positive(self, "temperature")
         check_integers(self, "seed", 0, 2**32 - 1)
 
@@ -157,13 +145,7 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
     function = args.own.read()
     if function is not None:
         return Played.of(function, args.cost).tasks
-    task = args.task or trained_on(args.run)
-    if task != "random":
-        return Played.named(task, args.cost).tasks
-    family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
-    return TaskDistribution.random(
-        EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
-    )
+    return Played.named(args.task or trained_on(args.run), args.cost).tasks
 
 
 def trained_on(run: str) -> str:

@@ -14,9 +14,9 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.distributions import MASKED_LOGIT
 from veenv.agents.ppo.trainer import PPO, Trainer
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.inputs import make_trainer as choose_trainer
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
-from veenv.agents.training.played import make_trainer as choose_trainer
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 
@@ -176,9 +176,9 @@ def test_alphazero_beats_best_of_n_random_play(tangle_task):
     config = PPOConfig(num_envs=8, steps=1_500, hidden=16)
     trainer = make_trainer(config, SearchConfig(8, 8), tangle_task)
     assert isinstance(trainer, Trainer)
-    curriculum = FixedTasks(trainer)
-    last = list(train(curriculum))[-1]
-    best = curriculum.best
+    learner = Learner(trainer)
+    last = list(train(learner))[-1]
+    best = learner.best
     episodes = last.steps // len(graph.eliminable)
     final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
     random_best, random_mean = int(final.cost.min()), float(final.cost.mean())

@@ -13,7 +13,7 @@ from veenv.agents.files import new_folder
 from veenv.agents.run.curve import plot_curve
 from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
 from veenv.env import TaskDistribution
 from veenv.measure.proof import prove
@@ -100,11 +100,11 @@ class Terminal(io.StringIO):
     ids=["file", "terminal"],
 )
 def test_progress_shows_the_best_count(stream, trainer):
-    curriculum = FixedTasks(lasting(trainer, 50))
-    with ProgressDisplay(stream, curriculum, interval=0.0) as display:
-        for progress in train(curriculum):
+    learner = Learner(lasting(trainer, 50))
+    with ProgressDisplay(stream, learner, interval=0.0) as display:
+        for progress in train(learner):
             display.show(progress)
-    said, best = stream.getvalue(), curriculum.best
+    said, best = stream.getvalue(), learner.best
     assert f"best wide {best.cost('wide')}, chain {best.cost('chain')}" in said
     assert ("\r" in said) == stream.isatty()
 

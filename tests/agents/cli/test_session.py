@@ -1,4 +1,4 @@
-"""Runs on random functions, and the polish of a run's best order."""
+"""A run of the command: its budget, its weights, its orders."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from veenv import Order
 from veenv.agents.cli.session import fastest, run_training
 from veenv.agents.config.args import TrainArgs, parse_training
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.config.random_functions import RandomConfig
-from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.loop import train
 from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
-
-RANDOM = RandomConfig(functions=2, min_vertices=5, max_vertices=8, max_inputs=2, max_outputs=2)
 
 
 class Kept:
@@ -67,20 +63,17 @@ def test_a_limit_in_a_compilation_leaves_a_proved_classical_order(tmp_path, monk
     assert order.found_by == "the order Markowitz"
 
 
-def test_a_run_on_random_functions(tmp_path, monkeypatch):
+def test_a_run_is_logged_ends_with_its_budget_and_lends_its_weights(tmp_path, monkeypatch):
     monkeypatch.setattr("veenv.agents.cli.start.need", lambda *args: None)
     monkeypatch.setattr("veenv.agents.cli.start.TensorBoard", Kept)
-    out = io.StringIO()
-    ppo = PPOConfig(num_envs=4, steps=150, hidden=8)  # and sizes: those of test_curriculum
-    args = TrainArgs("random", out=str(tmp_path), ppo=ppo, random=RANDOM, tensorboard=True)
+    out, ppo = io.StringIO(), PPOConfig(num_envs=4, steps=150, hidden=8)
+    args = TrainArgs("Robertson", out=str(tmp_path), ppo=ppo, tensorboard=True, timing=0.0)
     assert run_training(args, out) == 0
-    (folder,) = (tmp_path / "random").iterdir()
+    (folder,) = (tmp_path / "Robertson").iterdir()
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["steps"] >= 150 > rows[-2]["steps"]
     assert [row["update"] for row in rows] == list(range(1, len(rows) + 1))
-    assert rows[0]["unseen"]
     assert Kept.steps == [row["steps"] for row in rows]
-    assert "mean cost / Markowitz: scalar" in out.getvalue()
 
     spent = shutil.copytree(folder, tmp_path / "spent")
     uses = ((), "150 steps"), (("--steps", "999", "--time-limit", "0.01s"), "0.01 s")
@@ -98,9 +91,9 @@ def test_a_run_on_random_functions(tmp_path, monkeypatch):
 
     begun = []
 
-    def watched(curriculum, *, state, **options):
+    def watched(learner, *, state, **options):
         begun.append(state.network)
-        return train(curriculum, state=state, **options)
+        return train(learner, state=state, **options)
 
     monkeypatch.setattr("veenv.agents.cli.session.train", watched)
     more = parse_training(
@@ -108,45 +101,8 @@ def test_a_run_on_random_functions(tmp_path, monkeypatch):
         + ["--steps", "1", "--seed", "1"]
     )
     assert run_training(more, io.StringIO()) == 0
-    (second,) = set((tmp_path / "random").iterdir()) - {folder}
     for a, b in zip(jax.tree.leaves(weights), jax.tree.leaves(begun[0]), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert load_weights(second / "weights.eqx").embed.weight.shape == weights.embed.weight.shape
-
-
-@pytest.mark.slow
-def test_alphazero_on_random_functions(tmp_path):
-    out, ppo = io.StringIO(), PPOConfig(num_envs=4, steps=60, hidden=8)
-    args = TrainArgs("random", agent="alphazero", out=str(tmp_path), ppo=ppo, random=RANDOM)
-    args = dataclasses.replace(args, search=SearchConfig(num_simulations=2, max_considered=2))
-    assert run_training(args, out) == 0
-    (folder,) = (tmp_path / "random").iterdir()
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["steps"] >= 60
-    assert "policy_loss" in rows[-1]["stats"]["scalar"]
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--polish", "1s"], "--task random does not go with --polish"),
-        (["--report"], "does not go with --report"),
-        (["--self-imitation", "0.1"], "does not go with --self-imitation"),
-    ],
-)
-def test_what_does_not_go_with_random_functions(args, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        run_training(parse_training(["--task", "random", *args, "--out", str(tmp_path)]), None)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("functions", 0), ("max_vertices", 2.5), ("max_inputs", 0), ("arrays", 1.5)],
-)
-def test_wrong_sizes_of_random_functions(field, value):
-    with pytest.raises(ValueError, match=field):
-        RandomConfig(**{field: value})
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ WRONG = {
     "final_ent_coef": [-0.1],
     "gae_lambda": [-0.1, 1.1],
     "clip_eps": [0.0],
-    "value_clip_eps": [0.0],
     "vf_coef": [-1.0],
     "max_grad_norm": [0.0],
     "update_epochs": [0],
@@ -27,12 +26,8 @@ WRONG = {
     "num_minibatches": [0],
     "target_kl": [0.0],
     "window": [-1, 2.5],
-    "temperatures": [-0.1, 1.1],
-    "restarts": [-0.1, 1.1],
-    "self_imitation": [-1.0],
     "hidden": [0],
     "num_hops": [-1, 4],
-    "num_rounds": [-1],
 }
 
 

@@ -84,16 +84,9 @@ def test_hops(steps, num_hops):
             done += level.shape[1]
 
 
-def test_edges_are_kept_on_request(steps):
-    env, [obs, *_] = steps
-    kept = jax.jit(partial(encode, keep_edges=True))(obs).edges
-    np.testing.assert_array_equal(kept, obs.adjacency[-env.num_actions :, : env.num_actions] != 0)
-    assert encoded(obs, 0).edges.shape == (env.num_actions, 0)
-
-
 def test_slots_can_be_picked(steps):
     env, shown = steps
-    pick = partial(encode, num_hops=2, keep_edges=True)
+    pick = partial(encode, num_hops=2)
     for obs in shown[1:]:
         everything = evaluated(pick)(obs)
         left = np.flatnonzero(obs.action_mask)[::-1]
@@ -101,12 +94,8 @@ def test_slots_can_be_picked(steps):
         slots = jnp.asarray([*left, *none], jnp.int32)
         some = evaluated(lambda obs, slots: pick(obs, slots=slots))(obs, slots)
         np.testing.assert_allclose(some.nodes[: len(left)], everything.nodes[left], rtol=1e-5)
-        np.testing.assert_array_equal(
-            some.edges[: len(left), : len(left)], np.asarray(everything.edges)[np.ix_(left, left)]
-        )
         assert some.mask.tolist() == [True] * len(left) + [False] * len(none)
-        behind = (some.nodes[len(left) :], some.edges[len(left) :], some.edges[:, len(left) :])
-        assert not any(np.any(x) for x in behind)
+        assert not np.any(some.nodes[len(left) :])
 
 
 def test_padding_changes_nothing(wide_graph):

@@ -16,7 +16,7 @@ from veenv.agents.ppo.trainer import Trainer
 
 @pytest.fixture
 def network():
-    return GraphNetwork(6, 1, 1, key=jax.random.key(5))
+    return GraphNetwork(6, 1, key=jax.random.key(5))
 
 
 def test_the_folder_of_a_run_stands_for_its_weights(network, tmp_path):
@@ -30,12 +30,7 @@ def test_weights_come_back(network, tmp_path):
     save_weights(tmp_path / "w", network)
     loaded = load_weights(tmp_path / "w")
     assert architecture(loaded) == architecture(network)
-    assert architecture(network) == {
-        "hidden": 6,
-        "num_hops": 1,
-        "num_rounds": 1,
-        "bfloat16": False,
-    }
+    assert architecture(network) == {"hidden": 6, "num_hops": 1, "bfloat16": False}
     for a, b in zip(jax.tree.leaves(network), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -54,7 +49,7 @@ def test_weights_come_back(network, tmp_path):
         (lambda c: b"[" * 10**5 + b"\n" + c, "is not a file of weights"),
         (lambda c: b'{"a":' * 10**5 + b"\n" + c, "is not a file of weights"),
         (lambda c: c.replace(b'"version": 1', b'"version": {"a": [%s]}' % b"[]," * 99), "weights"),
-        (lambda c: c.replace(b'"num_rounds": 1', b'"num_rounds": 64'), "is damaged"),
+        (lambda c: c.replace(b'"num_hops": 1', b'"num_hops": 3'), "is damaged"),
         (lambda c: c.replace(b"'descr'", b"[[[[[[]"), "is damaged"),
         (lambda c: c.replace(b"False, 'sh", b"not " * 5 + b"'sh"), "is damaged"),
     ],

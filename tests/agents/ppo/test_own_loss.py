@@ -42,7 +42,7 @@ def lesson():
     """Fresh parameters, and two steps among three vertices."""
     network = agents.GraphNetwork(4, key=jax.random.key(0))
     nodes = jax.random.normal(jax.random.key(1), (2, 3, 33))
-    inputs = GraphInputs(nodes, jnp.zeros((2, 3, 0), bool), jnp.ones((2, 3), bool))
+    inputs = GraphInputs(nodes, jnp.ones((2, 3), bool))
     numbers = jax.random.normal(jax.random.key(2), (4, 2))
     return network, agents.Batch(inputs, jnp.array([0, 2]), *numbers, jnp.ones(2))
 

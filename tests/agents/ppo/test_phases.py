@@ -31,7 +31,7 @@ def test_phases_cover_the_episode(num_actions, number):
 @pytest.fixture(scope="module")
 def played(tangle_task):
     """Episodes of one network in one phase and in two, with the same key."""
-    network = GraphNetwork(8, 1, 1, key=jax.random.key(0))
+    network = GraphNetwork(8, key=jax.random.key(0))
     params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), tangle_task.params)
     env = tangle_task.env
     assert len(phases_of(env.num_actions, PHASES)) == 2

@@ -16,7 +16,7 @@ from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import anneal, fit, minibatch_indices
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
 from veenv.env import WideCount
 from veenv.env.random_play import random_episodes
@@ -28,7 +28,7 @@ CONFIG = dataclasses.replace(SHARED, steps=100)
 def start(trainer, play):
     """Fresh parameters and a batch that they played."""
     state = trainer.init()
-    trajectory, _ = play(state.network, jax.random.key(1), jnp.ones(6))
+    trajectory, _ = play(state.network, jax.random.key(1))
     return state, jax.jit(lambda x: make_batch(x, CONFIG))(trajectory)
 
 
@@ -144,9 +144,9 @@ def test_train_step_is_deterministic_and_compiles_once(trainer, both):
 def test_ppo_beats_best_of_n_random_play(tangle_task):
     graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=16, steps=20_000, hidden=16)
-    curriculum = FixedTasks(Trainer(config, tangle_task))
-    last = list(train(curriculum))[-1]
-    best = curriculum.best
+    learner = Learner(Trainer(config, tangle_task))
+    last = list(train(learner))[-1]
+    best = learner.best
     episodes = last.steps // len(graph.eliminable)
     final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
     random_best, random_mean = int(final.cost.min()), float(final.cost.mean())

@@ -14,13 +14,13 @@ from tests.agents.conftest import SHARED
 from veenv import agents
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.ppo import stretches
-from veenv.agents.ppo.exploration import Roles, play
-from veenv.agents.ppo.found import BestSoFar
+from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.ppo import make_batch, reread
 from veenv.agents.ppo.rollouts import cheapest
+from veenv.agents.ppo.stretches import sweep
 from veenv.agents.ppo.windows import Windows, cheapest_slots, next_slots
-from veenv.agents.training import curriculum
-from veenv.agents.training.played import known_order, make_trainer
+from veenv.agents.training import learner
+from veenv.agents.training.inputs import known_order, make_trainer
 from veenv.env.rewards import classical_costs
 from veenv.orders.order import Order
 
@@ -79,7 +79,7 @@ def swept(tasks, config, found, seed, monkeypatch):
     monkeypatch.setattr(stretches, "STRETCH", LENGTH)
     trainer = make_trainer("ppo", config, agents.SearchConfig(), tasks)
     env, params, state = trainer._env, trainer._params, trainer.init()
-    run = jax.jit(lambda key: play(env, params, state.network, key, found, trainer.config))
+    run = jax.jit(lambda key: sweep(env, params, state.network, key, found, config.window))
     return trainer, jax.device_get(run(jax.random.key(seed)))
 
 
@@ -124,7 +124,6 @@ def test_an_episode_is_the_best_order_but_for_a_stretch(seed, tangle_task, monke
     assert tangle_task.vertex_ids(0, better.order[0]) == best
     assert int(better.cost[0]) == graph.cost(best)
     assert seen.active.sum() == 5 * (size - first)
-    np.testing.assert_array_equal(seen.on_policy, seen.active)
     [batch] = make_batch(seen, config)  # nothing is to come after a stretch
     ends = slice(LENGTH - 1, -1, LENGTH)
     np.testing.assert_allclose(batch.target[ends], seen.reward[ends], atol=1e-6)
@@ -132,38 +131,16 @@ def test_an_episode_is_the_best_order_but_for_a_stretch(seed, tangle_task, monke
     assert {(True, False), (False, True)} <= kinds
 
 
-def test_one_may_follow_the_best_order_in_stretches_too(tangle_task, monkeypatch):
-    [graph] = tangle_task.graphs
-    config = dataclasses.replace(CONFIG, self_imitation=1.0)
-    best = known_order(graph, "multiplications").ids
-    found = known_of(tangle_task, [best])
-    _, (seen, episodes, _) = swept(tangle_task, config, found, 0, monkeypatch)
-    [replay] = np.flatnonzero(Roles.of(config, 4).replays)
-    held = seen.active[:, replay] - seen.on_policy[:, replay]
-    assert LENGTH <= held.sum() < seen.active[:, replay].sum()  # not where vertices are cheap
-    np.testing.assert_array_equal(seen.replayed[:, replay], held)
-    assert not np.delete(seen.replayed, replay, 1).any()
-    np.testing.assert_array_equal(*(np.delete(x, replay, 1) for x in (seen.on_policy, seen.active)))
-    same = [tangle_task.vertex_ids(0, x) == best for x in episodes.order.reshape(4, 4, -1)[replay]]
-    assert same[int(np.flatnonzero(held)[0]) // LENGTH]
-    assert Roles.of(CONFIG, 4).follows.all()
-
-
-def test_prefixes_are_not_asked_for_twice(tangle_task):
-    config = dataclasses.replace(CONFIG, restarts=0.25)
-    with pytest.raises(ValueError, match=r"with a window .* expected restarts=0 or window=0, got"):
-        make_trainer("ppo", config, agents.SearchConfig(), tangle_task)
-
-
 def test_stretches_of_graphs_of_different_sizes(both, monkeypatch):
     monkeypatch.setattr(stretches, "STRETCH", 2)
     config = dataclasses.replace(CONFIG, num_envs=8, window=2)
     trainer = make_trainer("ppo", config, agents.SearchConfig(), both)
     env, params, state = trainer._env, trainer._params, trainer.init()
-    run = jax.jit(lambda key, found: play(env, params, state.network, key, found, trainer.config))
-    for found in (state.found, BestSoFar.nothing(2, env.spec)):
+    run = jax.jit(lambda key, found: sweep(env, params, state.network, key, found, 2))
+    for found in (state.best, BestSoFar.nothing(2, env.spec)):
         _, episodes, better = jax.device_get(run(jax.random.key(0), found))
         done = np.flatnonzero(episodes.complete)
+        assert len(done) == len(episodes.cost) or found is not state.best
         for i in done:
             k = int(i >= len(episodes.cost) // 2)
             ids = both.vertex_ids(k, episodes.order[i])
@@ -225,10 +202,10 @@ def test_no_run_ends_above_the_classical_orders_of_a_large_task(monkeypatch, tan
     trainer = make_trainer(
         "ppo", dataclasses.replace(CONFIG, window=0), agents.SearchConfig(), tangle_task
     )
-    assert curriculum.FixedTasks(trainer).best.get("tangle") is None
-    monkeypatch.setattr(curriculum, "LARGE", 4)
+    assert learner.Learner(trainer).best.get("tangle") is None
+    monkeypatch.setattr(learner, "LARGE", 4)
     least = min(classical_costs(tangle_task.graphs[0], "multiplications").values())
-    assert curriculum.FixedTasks(trainer).best.cost("tangle") == least
+    assert learner.Learner(trainer).best.cost("tangle") == least
 
 
 NOTHING = dataclasses.replace(CONFIG, from_nothing=True, num_envs=8, steps=600)
@@ -245,16 +222,15 @@ def nothing(tangle_task):
 def updates(nothing):
     """What is played in two updates, and what is known before, between and after them."""
     state, params = nothing.init(), nothing._params
-    env, config = nothing.tasks.env, nothing.config
-    step = jax.jit(lambda found, key: play(env, params, state.network, key, found, config))
-    first = jax.device_get(step(state.found, jax.random.key(1)))
+    env, size = nothing.tasks.env, nothing.config.window
+    step = jax.jit(lambda best, key: sweep(env, params, state.network, key, best, size))
+    first = jax.device_get(step(state.best, jax.random.key(1)))
     return first, jax.device_get(step(first[2], jax.random.key(2)))
 
 
 def test_from_nothing_no_order_is_known_but_what_was_played(nothing, updates):
     (first, episodes, found), (second, later, better) = updates
     assert episodes.complete.all()
-    assert first.on_policy.all()
     assert not first.ends.any()
     [graph], orders = nothing.tasks.graphs, [nothing.tasks.vertex_ids(0, o) for o in episodes.order]
     assert all(is_cheap(order, 0, len(order), graph) for order in orders)
@@ -268,7 +244,7 @@ def test_from_nothing_no_order_is_known_but_what_was_played(nothing, updates):
 
 def test_the_mean_cost_is_that_of_whole_episodes(nothing, monkeypatch):
     monkeypatch.setattr(stretches, "STRETCH", LENGTH)
-    _, (_, episodes, found) = swept(nothing.tasks, NOTHING, nothing.init().found, 0, monkeypatch)
+    _, (_, episodes, found) = swept(nothing.tasks, NOTHING, nothing.init().best, 0, monkeypatch)
     whole = episodes.complete.reshape(8, 4)
     assert whole.sum(1).tolist() == [1] * 8
     mean, least, _ = cheapest(episodes, 1)

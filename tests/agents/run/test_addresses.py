@@ -16,19 +16,17 @@ from tests.agents.conftest import lasting
 from tests.agents.run.stores import RefusedError, Store
 from veenv import Order
 from veenv.agents.config.args import TrainArgs
-from veenv.agents.files import copy_folder, new_folder
+from veenv.agents.files import new_folder
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import RunFolder, identity_of
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
 from veenv.orders.documents import as_path, read_bytes
 
 RUN = "s3://bucket/runs/both"
-MOST = {"an order": 1, "a checkpoint": 64}
+MOST = {"an order": 1, "a checkpoint": 16}
 """Requests of what is written; those of a checkpoint with the metrics and the best weights."""
-EVERY = pytest.mark.parametrize("every", [26, pytest.param(1, marks=pytest.mark.slow)])
-"""After how many more requests the next try is cut off."""
 
 
 @pytest.fixture
@@ -48,13 +46,13 @@ def bits(state):
 
 @pytest.fixture
 def opened(trainer, both, store):
-    """Opens the run folder as a process that starts does: the curriculum, the folder, warnings."""
+    """Opens the run folder as a process that starts does: the learner, the folder, warnings."""
     trainer, said = lasting(trainer, 300), []
     identity = identity_of("ppo", "multiplications", trainer.init().network, both)
 
     def opened(path=RUN):
-        curriculum = FixedTasks(trainer)
-        return curriculum, RunFolder(as_path(path), identity, curriculum.best, warn=said.append)
+        learner = Learner(trainer)
+        return learner, RunFolder(as_path(path), identity, learner.best, warn=said.append)
 
     return opened, trainer.init(), said
 
@@ -64,8 +62,8 @@ def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store, tmp
     opened, start, said = opened
     whole = list(train(opened()[0]))
 
-    curriculum, folder = opened()
-    for progress in train(curriculum, state=start):
+    learner, folder = opened()
+    for progress in train(learner, state=start):
         before, orders = len(store.requests), dict(folder._written)
         folder.log(progress.row)
         improved = sum(order is not orders.get(name) for name, order in folder._written.items())
@@ -77,8 +75,8 @@ def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store, tmp
         if progress.update == 5:
             break
 
-    curriculum, folder = opened()
-    for progress in train(curriculum, state=folder.resume(start).state):
+    learner, folder = opened()
+    for progress in train(learner, state=folder.resume(start).state):
         folder.log(progress.row)
     folder.save_checkpoint(progress, 0.0)
     folder.write_weights(progress.state.network)
@@ -88,25 +86,25 @@ def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store, tmp
     costs = [json.loads(line)["mean_cost"] for line in lines]
     assert costs == [progress.measured["mean_cost"] for progress in whole]
     assert eqx.tree_equal(load_weights(RUN), progress.state.network)
-    for name in curriculum.best.tasks.names:
-        assert Order.load(f"{RUN}/order-{name}.json").ids == curriculum.best[name].ids
+    for name in learner.best.tasks.names:
+        assert Order.load(f"{RUN}/order-{name}.json").ids == learner.best[name].ids
 
-    disk = tmp_path_factory.mktemp("disk") / "run"
-    copy_folder(as_path(RUN), disk, last="")
-    copy_folder(disk, as_path("s3://bucket/again"), last="")
-    for copy in (disk, "s3://bucket/again"):
-        _, folder = opened(copy)
-        assert bits(folder.resume(start).state) == bits(progress.state)
-        folder.close()
+    disk = tmp_path_factory.mktemp("disk")
+    for name, content in store.objects.items():
+        path = disk / name.removeprefix("bucket/runs/both/")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    _, folder = opened(disk)
+    assert bits(folder.resume(start).state) == bits(progress.state)
+    folder.close()
     assert said == []
 
 
-@EVERY
-def test_a_store_that_does_not_answer_loses_nothing(opened, store, every):
+def test_a_store_that_does_not_answer_loses_nothing(opened, store):
     """Neither while a run is under way, nor at any moment of going on."""
     opened, start, said = opened
-    curriculum, folder = opened()
-    for progress in train(curriculum, state=start):
+    learner, folder = opened()
+    for progress in train(learner, state=start):
         folder.log(progress.row)
         store.left = 0 if progress.update == 3 else None
         folder.save_checkpoint(progress, 0.0)
@@ -124,12 +122,12 @@ def test_a_store_that_does_not_answer_loses_nothing(opened, store, every):
         restored = folder.resume(start)
         assert (restored.number, len(folder.metrics.rows)) == (3, 3)
         assert bits(restored.state) == bits(progress.state)
-        assert again.best.record() == curriculum.best.record()
+        assert again.best.record() == learner.best.record()
 
     before, store.requests = dict(store.objects), []
     go_on()
     store.once = True
-    for left in range(0, len(store.requests), every):
+    for left in range(len(store.requests)):
         store.objects, store.left = dict(before), left
         with contextlib.suppress(RefusedError, OSError):
             go_on()
@@ -138,9 +136,8 @@ def test_a_store_that_does_not_answer_loses_nothing(opened, store, every):
     assert said == []
 
 
-@EVERY
-def test_a_save_that_ends_anywhere_loses_nothing(store, every):
-    """After every so many requests: what is restored is whole, and no parts are left."""
+def test_a_save_that_ends_anywhere_loses_nothing(store):
+    """After every request: what is restored is whole, and no parts are left."""
     place = as_path("s3://bucket/checkpoints")
     states = [{"x": jnp.arange(4.0) + n, "key": jax.random.key(n)} for n in range(3)]
 
@@ -152,7 +149,7 @@ def test_a_save_that_ends_anywhere_loses_nothing(store, every):
     before, store.requests = dict(store.objects), []
     opened().save(2, states[2], {})
     needed = len(store.requests)
-    for left in [*range(0, needed, every), needed]:
+    for left in range(needed + 1):
         store.objects, store.left = dict(before), left
         try:
             opened().save(2, states[2], {})
@@ -160,14 +157,14 @@ def test_a_save_that_ends_anywhere_loses_nothing(store, every):
             assert left < needed
         store.left = None
         restored = opened().restore(states[0])
-        whole = "bucket/checkpoints/2/_CHECKPOINT_METADATA" in store.objects
+        whole = "bucket/checkpoints/2.checkpoint" in store.objects
         assert restored.number == 1 + whole
         expected = states[restored.number]
         assert (restored.state["x"] == expected["x"]).all()
         assert restored.state["key"] == expected["key"]
         opened().set_aside_after(restored.number)
         left_over = {name.split("/")[2] for name in store.objects}
-        assert left_over == {"2024", *map(str, opened().numbers())}
+        assert left_over == {"2024", *(f"{n}.checkpoint" for n in opened().numbers())}
     assert opened().numbers() == [2]
 
 
@@ -176,11 +173,11 @@ def test_a_damaged_checkpoint_at_an_address_is_set_aside(store):
     checkpoints = Checkpoints(as_path("s3://bucket/checkpoints"), {}, warn=said.append)
     checkpoints.save(1, state, {})
     checkpoints.save(2, state, {})
-    store.objects["bucket/checkpoints/2/record/metadata"] = b"[1]"
+    store.objects["bucket/checkpoints/2.checkpoint"] = b"[1]"
     assert checkpoints.restore(state).number == 1
     checkpoints.set_aside_after(1)
     assert checkpoints.numbers() == [1]
-    assert store.objects["bucket/checkpoints/2.damaged/record/metadata"] == b"[1]"
+    assert store.objects["bucket/checkpoints/2.checkpoint.damaged"] == b"[1]"
     assert len(said) == 1
 
 

@@ -1,12 +1,7 @@
 """Checkpoints come back bit for bit, or are refused; writing one never harms another."""
 
-import errno
-import gc
-import json
 import pickle
 import resource
-import shutil
-from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -59,90 +54,75 @@ def bits(tree):
     return [(str(x.dtype), x.shape, np.asarray(x).tobytes()) for x in arrays]
 
 
-def damage_all(folder, change):
-    """Applies a change to the bytes of every file that is not empty."""
-    for path in folder.rglob("*"):
-        if path.is_file() and path.stat().st_size:
-            path.write_bytes(change(path.read_bytes()))
-
-
-def test_a_state_comes_back_bit_for_bit(store, state):
+def test_a_state_comes_back_bit_for_bit_and_nothing_is_unpickled(store, state, monkeypatch):
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, lambda *_: pytest.fail("it was unpickled"))
     store, said = store
+    assert store.restore(state) is None
     saved = other(state, 1)
     run = {"seconds": 1.5, "best": {"wide": {"ids": [2, 1], "cost": 7, "steps": 3}}}
     assert store.save(12, saved, run)
     restored = store.restore(state)
-    assert restored.number == 12
-    assert restored.run == run
-    assert bits(restored.state) == bits(saved)
-    assert bits(saved) != bits(state)
+    assert (restored.number, restored.run) == (12, run)
+    assert bits(restored.state) == bits(saved) != bits(state)
     assert jax.tree.structure(restored.state) == jax.tree.structure(state)
     assert said == []
-
-
-def test_there_may_be_none(store, state):
-    store, _ = store
-    assert store.restore(state) is None
-    assert store.numbers() == []
 
 
 def test_the_newest_and_the_best_are_kept(store, state):
     store, _ = store
     scores = {1: 5.0, 2: 1.0, 3: 4.0, 4: float("nan"), 5: 3.0}
-    assert [store.save(n, state, {}, score) for n, score in scores.items()] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+    best = [store.save(n, state, {}, score) for n, score in scores.items()]
+    assert best == [True, True, False, False, False]
     assert store.numbers() == [2, 4, 5]
     assert store.restore(state).number == 5
-    assert store.save(6, state, {}, 1.0)  # of two equally good ones the newer
-    assert store.numbers() == [5, 6]
+    assert not Checkpoints(store.folder, IDENTITY, keep=2).save(
+        6, state, {}, 2.0
+    )  # it reads scores
+    assert store.numbers() == [2, 5, 6]
+    assert store.save(7, state, {}, 1.0)  # of two equally good ones the newer
+    assert store.numbers() == [6, 7]
 
 
-def test_what_is_half_written_does_not_count(store, state):
+def test_what_others_put_there_is_left_alone_and_what_is_half_written_goes(store, state):
     store, said = store
-    store.save(1, state, {})
-    shutil.copytree(store.folder / "1", store.folder / "2.orbax-checkpoint-tmp")
-    assert store.restore(state).number == 1
-    store.set_aside_after(1)
-    assert [p.name for p in store.folder.iterdir()] == ["1"]
+    theirs = ["2024/notes.txt", "notes.txt", "007.checkpoint", "5", "٣.checkpoint"]
+    half = ".2.checkpoint.0123.part"
+    for name in (*theirs, half):
+        (store.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (store.folder / name).write_text(name)
+    for number in (1, 2, 3):
+        store.save(number, state, {})
+    assert store.numbers() == [2, 3] or store.numbers() == [1, 2, 3]
+    store.set_aside_after(3)
+    assert not (store.folder / half).exists()
+    assert all((store.folder / name).read_text() == name for name in theirs)
     assert said == []
 
 
-def test_what_others_put_there_is_left_alone(store, state):
-    """Folders of any name, and files: whatever is saved, restored or set aside around them."""
-    store, said = store
-    theirs = ["2024/notes.txt", "notes/a.txt", "my.orbax-checkpoint-tmp/a", "007/a", "5", "٣/a"]
-    for name in theirs:
-        (store.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (store.folder / name).write_text(name)
-    for number in (1, 2, 3, 4, 9):
-        store.save(number, state, {})
-    with pytest.raises(FileExistsError, match=r"2024 is no checkpoint"):
-        store.save(2024, state, {})
-    DAMAGES["halves"](store.folder / "9")
-    assert store.numbers() == [3, 4, 9] or store.numbers() == [4, 9]
-    assert store.restore(state).number == 4
-    store.set_aside_after(4)
-    assert store.numbers()[-1] == 4
-    assert (store.folder / "9.damaged" / "record").is_dir()
-    assert store.save(9, state, {}) is not None
-    assert all((store.folder / name).read_text() == name for name in theirs)
-    assert len(said) == 1
+def header(change):
+    """A change of the first line alone."""
+
+    def apply(content):
+        head, _, body = content.partition(b"\n")
+        return change(head) + b"\n" + body
+
+    return apply
 
 
 DAMAGES = {
-    "empty files": lambda folder: damage_all(folder, lambda c: b""),
-    "halves": lambda folder: damage_all(folder, lambda c: c[: len(c) // 2]),
-    "garbage": lambda folder: damage_all(folder, lambda c: b"\x80\x04garbage" * 20),
-    "arrays halved": lambda folder: damage_all(folder / "arrays", lambda c: c[: len(c) // 2]),
-    "arrays gone": lambda folder: shutil.rmtree(folder / "arrays"),
-    "record gone": lambda folder: shutil.rmtree(folder / "record"),
-    "record of another kind": lambda folder: (folder / "record" / "metadata").write_text("[1]"),
-    "empty folder": lambda folder: [shutil.rmtree(folder), folder.mkdir()],
+    "nothing": lambda c: b"",
+    "a half": lambda c: c[: len(c) // 2],
+    "garbage": lambda c: b"\x80\x04garbage" * 20,
+    "one byte less": lambda c: c[:-1],
+    "one byte more": lambda c: c + b"x",
+    "another number in the record": header(
+        lambda h: h.replace(b'"seconds": 2.0', b'"seconds": 3.0')
+    ),
+    "another number in the arrays": lambda c: c[:-4] + b"\x00\x00\x80\x3f",
+    "no object": header(lambda h: b"[1]"),
+    "another version": header(lambda h: h.replace(b'"version": 2', b'"version": 9')),
+    "depth": header(lambda h: b"[" * 10**5),
 }
 
 
@@ -150,29 +130,22 @@ DAMAGES = {
 def test_the_one_before_a_damaged_one_is_used(store, state, damage):
     store, said = store
     first = other(state, 1)
-    store.save(1, first, {"seconds": 1.0})
+    store.save(1, first, {"seconds": 2.0})
     store.save(2, other(state, 2), {"seconds": 2.0})
-    DAMAGES[damage](store.folder / "2")
-    restored = store.restore(state)
-    assert restored.number == 1
-    assert bits(restored.state) == bits(first)
-    (line,) = said
-    assert f"{store.folder / '2'} is damaged" in line
-    assert "\n" not in line
-    DAMAGES[damage](store.folder / "1")
+    for number in (2, 1):
+        path = store.path(number)
+        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        if number == 2:
+            restored = store.restore(state)
+            assert (restored.number, bits(restored.state)) == (1, bits(first))
+            (line,) = said
+            assert f"{path} is damaged" in line
+            assert "\n" not in line
     with pytest.raises(ValueError, match=r"every checkpoint in .* is damaged"):
         store.restore(state)
-
-
-def test_a_changed_number_is_noticed(store, state):
-    """Even where every file can be read."""
-    store, said = store
-    store.save(1, state, {"seconds": 1.0})
-    path = store.folder / "1" / "record" / "metadata"
-    path.write_text(path.read_text().replace('"seconds": 1.0', '"seconds": 2.0'))
-    with pytest.raises(ValueError, match="damaged"):
-        store.restore(state)
-    assert "digest" in said[0]
+    store.set_aside_after(0)
+    assert store.numbers() == []
+    assert len(list(store.folder.glob("*.damaged"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -192,7 +165,6 @@ def test_a_checkpoint_of_something_else_is_refused(store, state, identity, messa
         Checkpoints(store.folder, identity).restore(state)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Orbax's threads
 def test_writes_that_the_system_refuses_leave_earlier_ones(store, state):
     """Files may not grow beyond 300 bytes."""
     store, _ = store
@@ -201,51 +173,12 @@ def test_writes_that_the_system_refuses_leave_earlier_ones(store, state):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
     try:
-        with pytest.raises(OSError, match="2"):
+        with pytest.raises(OSError, match="too large"):
             store.save(2, other(state, 2), {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    gc.collect()
-    assert store.numbers() == [1]
+    assert [p.name for p in store.folder.iterdir()] == ["1.checkpoint"]
     assert bits(store.restore(state).state) == bits(saved)
-    assert store.save(3, saved, {})
-    assert sorted(p.name for p in store.folder.iterdir()) == ["1", "3"]
-
-
-def test_a_full_disk_is_noticed_beforehand(store, state, monkeypatch):
-    store, _ = store
-    store.save(1, state, {})
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**20))
-    with pytest.raises(OSError, match="No space left on device"):
-        store.save(2, state, {})
-    assert [p.name for p in store.folder.iterdir()] == ["1"]
-
-
-def test_a_write_that_breaks_off_leaves_earlier_ones(store, state, monkeypatch):
-    store, _ = store
-    store.save(1, state, {})
-
-    def full(path, state, record):
-        path.with_name(f"{path.name}.orbax-checkpoint-tmp").mkdir()
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(module, "write_checkpoint", full)
-    with pytest.raises(OSError, match="No space left"):
-        store.save(2, state, {})
-    assert [p.name for p in store.folder.iterdir()] == ["1"]
-
-
-def test_nothing_in_a_checkpoint_is_unpickled(store, state, monkeypatch):
-    store, _ = store
-    store.save(1, state, {})
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("a checkpoint was unpickled")
-
-    for name in ("load", "loads", "Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
-    assert bits(store.restore(state).state) == bits(state)
-    json.loads((store.folder / "1" / "record" / "metadata").read_text())
 
 
 def test_schedules(monkeypatch):

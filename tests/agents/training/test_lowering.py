@@ -10,7 +10,7 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.ppo.trainer import Trainer
 
-CONFIG = PPOConfig(num_envs=4, hidden=8, num_rounds=1, bfloat16=True)
+CONFIG = PPOConfig(num_envs=4, hidden=8, bfloat16=True)
 PLATFORMS = ("tpu", "cuda", "cpu")
 
 

@@ -14,14 +14,14 @@ import veenv
 from tests.agents.conftest import SHARED, lasting
 from veenv import Graph, agents
 from veenv.agents.cli.session import fastest
-from veenv.agents.cli.start import make_curriculum
+from veenv.agents.cli.start import make_learner
 from veenv.agents.config.args import MOST_RANKED, TrainArgs
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.best import BestOrders
-from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.inputs import Played
+from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import CompilingError, train
-from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution
 
 STEPS = 180
@@ -33,8 +33,8 @@ def lasting_trainer(trainer):
 
 
 def test_steps_are_rounded_up_to_whole_updates(trainer, both):
-    curriculum = FixedTasks(trainer)
-    best, seen = curriculum.best, list(train(curriculum))
+    learner = Learner(trainer)
+    best, seen = learner.best, list(train(learner))
     size = trainer.steps_per_update
     assert [p.steps for p in seen] == [size * k for k in range(1, -(-STEPS // size) + 1)]
     assert seen[-1].fraction == 1.0
@@ -50,13 +50,13 @@ def test_steps_are_rounded_up_to_whole_updates(trainer, both):
 
 def test_time_limit_counts_from_the_start(trainer, both):
     late = time.monotonic() - 1000.0
-    assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1
+    assert len(list(train(Learner(trainer), time_limit=10.0, started=late))) == 1
 
 
 def test_a_first_round_within_the_limit_is_played_as_ever(trainer, both):
     ends = {"time_limit": 1000.0}
-    [first, *_] = train(FixedTasks(trainer), patient=False, **ends)
-    [same, *_] = train(FixedTasks(trainer), **ends)
+    [first, *_] = train(Learner(trainer), patient=False, **ends)
+    [same, *_] = train(Learner(trainer), **ends)
     assert first.measured["mean_cost"] == same.measured["mean_cost"]
 
 
@@ -66,14 +66,14 @@ def test_what_goes_wrong_in_a_first_round_is_said(trainer, monkeypatch):
 
     monkeypatch.setattr(type(trainer), "step", fail)
     with pytest.raises(TimeoutError, match="no answer"):
-        next(train(FixedTasks(trainer), patient=False, time_limit=100.0))
+        next(train(Learner(trainer), patient=False, time_limit=100.0))
 
 
 def test_a_limit_ends_a_first_round_that_takes_longer(trainer, monkeypatch):
     late = threading.Event()
     monkeypatch.setattr(type(trainer), "step", lambda *_: late.wait(60))
     with pytest.raises(CompilingError, match=r"0.01 s, has passed while .* compiled"):
-        next(train(FixedTasks(trainer), patient=False, time_limit=0.01))
+        next(train(Learner(trainer), patient=False, time_limit=0.01))
     late.set()
 
 
@@ -82,23 +82,23 @@ def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
     clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
     fake = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("veenv.agents.training.loop.time", fake)
-    seen = list(train(FixedTasks(lasting(trainer, None)), time_limit=100.0))
+    seen = list(train(Learner(lasting(trainer, None)), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
 
 @pytest.fixture
 def watched(trainer):
-    """A curriculum of seven train steps, and the progress that its train steps are told."""
+    """A learner of seven train steps, and the progress that its train steps are told."""
     other, told = lasting(trainer, 7 * trainer.steps_per_update), []
     other.step = lambda state, progress: told.append(progress) or trainer.step(state, progress)
-    curriculum = FixedTasks(other)
-    curriculum.start_updates = 3
-    return curriculum, told
+    learner = Learner(other)
+    learner.start_updates = 3
+    return learner, told
 
 
 def test_a_long_budget_is_several_starts(watched, trainer):
-    curriculum, told = watched
-    seen = list(train(curriculum))
+    learner, told = watched
+    seen = list(train(learner))
     assert told == pytest.approx([0, 2 / 7, 4 / 7, 6 / 7, 1 / 7, 3 / 7, 5 / 7])
     anew, update = trainer.step(trainer.renew(seen[3].state), told[4])
     assert seen[4].measured["mean_cost"]["wide"] == float(update.mean_cost[0])
@@ -113,9 +113,9 @@ def test_a_long_budget_is_several_starts(watched, trainer):
 
 @pytest.mark.parametrize("stopped", [3, 4, 5])
 def test_starts_go_on_where_a_run_was_stopped(watched, stopped):
-    curriculum, told = watched
-    whole = list(train(curriculum))
-    again = list(train(curriculum, state=whole[stopped - 1].state))
+    learner, told = watched
+    whole = list(train(learner))
+    again = list(train(learner, state=whole[stopped - 1].state))
     assert told[7:] == told[stopped:7]
     costs = [p.measured["mean_cost"] for p in whole[stopped:]]
     assert [p.measured["mean_cost"] for p in again] == costs
@@ -126,10 +126,10 @@ def test_a_time_limit_is_divided_when_the_pace_is_known(watched, trainer, monkey
     clock = chain([0.0, 0.0], count(10.0))
     fake = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("veenv.agents.training.loop.time", fake)
-    curriculum, told = watched
-    curriculum.trainers["tasks"].config = lasting(trainer, None).config
-    curriculum.start_updates = 30
-    assert len(list(train(curriculum, time_limit=100.0))) == len(told) == 91
+    learner, told = watched
+    learner.trainer.config = lasting(trainer, None).config
+    learner.start_updates = 30
+    assert len(list(train(learner, time_limit=100.0))) == len(told) == 91
     assert told[:20] == pytest.approx([0.0, *(k / 100 for k in range(10, 29))])
     assert told[20:] == pytest.approx([k / 35.5 % 1 for k in range(71)])
 
@@ -141,17 +141,17 @@ def test_given_weights_are_not_given_up(trainer, both):
     once = agents.train(both, dataclasses.replace(config, start_updates=0), network=network)
     assert [r["mean_cost"] for r in run.history] == [r["mean_cost"] for r in once.history]
     args = TrainArgs("LIF", ppo=config, init_from="weights.eqx")
-    assert make_curriculum(args, Played.of(both), resumed=True).start_updates == 0
+    assert make_learner(args, Played.of(both), resumed=True).start_updates == 0
 
 
 def test_stops_when_asked(trainer, both):
-    assert list(train(FixedTasks(trainer), should_stop=lambda: True)) == []
+    assert list(train(Learner(trainer), should_stop=lambda: True)) == []
 
 
 def test_needs_a_budget(both):
     endless = Trainer(PPOConfig(), both)
     with pytest.raises(ValueError, match="steps or a time limit"):
-        next(train(FixedTasks(endless)))
+        next(train(Learner(endless)))
 
 
 def test_best_orders_are_checked_by_the_graph(both):

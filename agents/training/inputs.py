@@ -1,4 +1,4 @@
-"""What an agent plays: tasks, graphs, functions or an environment, and the agent that plays it."""
+"""Reads what an agent plays (tasks, graphs, functions, an environment), and makes the agent."""
 
 from __future__ import annotations
 
@@ -146,13 +146,12 @@ def make_trainer(
     devices: int | None = None,
     network: Network | None = None,
     *,
-    stay: bool = True,
     loss: StepsLoss | None = None,
 ) -> Trainer:
     """An agent on tasks, which starts from a network or, without one, from fresh parameters.
 
-    Large tasks that stay are played from the orders known of them, through a window.  With a loss
-    it takes the place of PPO's.
+    Large tasks are played from the orders known of them, through a window.  A loss takes the place
+    of PPO's.
 
     Raises:
       ValueError: as `Trainer` and `veenv.agents.alphazero.make_trainer`, mctx is not installed,
@@ -167,7 +166,7 @@ def make_trainer(
                 "go with agent alphazero"
             )
         known = None
-        if stay and window_on(played.env.num_actions, ppo):
+        if window_on(played.env.num_actions, ppo):
             starts = () if ppo.from_nothing else played.graphs
             known = [known_order(graph, played.env.cost) for graph in starts]
         own = PPO

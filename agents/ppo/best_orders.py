@@ -1,4 +1,4 @@
-"""The best orders that have been played, which environments start from."""
+"""Holds the best orders played so far, from which episodes on large graphs start."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class BestSoFar:
 
     @classmethod
     def nothing(cls, num_graphs: int, spec: Spec) -> BestSoFar:
-        """No orders yet."""
+        """Returns a record without orders."""
         none = largest_like(spec.counted(jnp.zeros(num_graphs, jnp.int32)))
         return cls(none, jnp.full((num_graphs, spec.num_actions), -1, jnp.int32))
 
     @classmethod
     def of(cls, known: Sequence[Order], tasks: TaskDistribution) -> BestSoFar:
-        """Orders that are known, one for each task."""
+        """Returns orders that are known, one for each task."""
         env = tasks.env
         slots = np.full((len(tasks), env.num_actions), -1, np.int32)
         for row, order, graph in zip(slots, known, tasks.graphs, strict=True):
@@ -45,7 +45,7 @@ class BestSoFar:
         return cls(costs, jax.device_put(slots))
 
     def updated(self, cost: Count, order: Int[Array, "K A"]) -> BestSoFar:
-        """With other orders taken over where they cost no more.
+        """Returns a record with other orders taken over where they cost no more.
 
         An order as good as the best so far is another place to start from.
         """
