@@ -24,7 +24,7 @@ from veenv.agents.training.best import BestOrders
 from veenv.agents.training.inputs import AGENTS
 from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
 from veenv.env import TaskDistribution
-from veenv.measure.comparison import compare, ranked
+from veenv.measure.comparison import compare
 from veenv.measure.proof import prove
 from veenv.tasks import Task
 
@@ -198,11 +198,6 @@ def report(
     write_line(optimality(graph, int(least), args.cost))
     if not learned:
         write_line(f"training found no cheaper order than {best[name].found_by or 'the known one'}")
-    if args.rank_by_time is not None:
-        order, lines = fastest(best, task, args.rank_by_time)
-        orders[folder.write_beside(name, "fastest", order)] = order
-        for line in lines:
-            write_line(line)
     beside = folder.write_classical(name)
     if beside is not None:
         write_line(f"the cheapest classical order: {beside}")
@@ -218,19 +213,6 @@ def report(
         last = list(orders.values())[-1].ids
         write_line(compare(task, last, limit=limit).text())
     return right
-
-
-def fastest(best: BestOrders, task: Task, number: int) -> tuple[Order, list[str]]:
-    """The fastest of a task's cheapest orders as the engine runs them, and the table of all."""
-    name, cost = task.name, best.tasks.env.cost
-    graph = best.tasks.graphs[best.tasks.names.index(name)]
-    candidates = best.cheapest(name, number)
-    rows = ranked(task, candidates)
-    lines = [f"{'order':<12}{cost:>18}{'ms':>11}"]
-    for place, (ids, row) in enumerate(rows, 1):
-        lines.append(f"{place:<12}{graph.cost(ids, cost):>18,}{1e3 * row.median:>11.3f}")
-    found_by = f"the fastest of the {len(rows)} cheapest of {best[name].found_by}"
-    return Order.from_graph(graph, rows[0][0], name, found_by), lines
 
 
 def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:

@@ -26,8 +26,6 @@ from veenv.tasks.user import find
 
 Record = TypeVar("Record")
 DEFAULT_TIME_LIMIT = 100.0
-MOST_RANKED = 64
-"""Orders of a task that a run remembers beside the best one, for --rank-by-time."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -76,9 +74,6 @@ class TrainArgs:
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
     it finds is reported and written next to it, as `order-polished.json`."""
-    rank_by_time: int | None = None
-    """Number of the cheapest orders (at most 64) that are timed in the end as the engine runs them,
-    in a minute or so; the fastest is proved and written too, as `order-fastest.json`."""
     timing: float = 10.0
     """Seconds, about, in which the orders are timed in the end, as one kernel and as XLA, beside
     reverse and JAX's modes; 0 leaves it out."""
@@ -131,7 +126,6 @@ class TrainArgs:
         if not self.timing >= 0:
             raise ValueError(f"timing must not be negative, got {self.timing}")
         check_integers(self, "checkpoint_updates keep_checkpoints")
-        check_integers(self, "rank_by_time", 1, MOST_RANKED)
 
     def read(self, option: str) -> Any:
         """The network or the loss that an option names; None where there is none.

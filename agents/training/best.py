@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from veenv.agents.config.args import MOST_RANKED
 from veenv.env import TaskDistribution
 from veenv.env.rewards import cheaper_classical
 from veenv.orders.fields import read_field
@@ -36,7 +35,7 @@ class BestOrders:
         """Starts without any order; the agent will find them."""
         self.tasks, self._agent = tasks, agent
         self._orders: dict[str, Order] = {}
-        self._cheap: dict[str, dict[tuple[int, ...], int]] = {name: {} for name in tasks.names}
+        self._played: dict[str, tuple[int, tuple[int, ...]]] = {}
 
     def __getitem__(self, name: str) -> Order:
         """The best order of a task; KeyError if no episode was played yet."""
@@ -76,26 +75,15 @@ class BestOrders:
         return tuple(improved)
 
     def _note(self, name: str, index: int, cost: int, slots: Int[np.ndarray, " A"]) -> None:
-        """Remembers an order among the `MOST_RANKED` cheapest ones of a task."""
-        cheap = self._cheap[name]
-        if len(cheap) == MOST_RANKED and cost >= max(cheap.values()):
-            return
-        ids = self.tasks.vertex_ids(index, slots)
-        if len(ids) == len(self.tasks.graphs[index].eliminable):
-            cheap[ids] = cost
-        if len(cheap) > MOST_RANKED:
-            del cheap[max(cheap, key=cheap.__getitem__)]
-
-    def cheapest(self, name: str, number: int) -> tuple[tuple[int, ...], ...]:
-        """The cheapest orders that train steps of this process ended with, the best order first."""
-        cheap = self._cheap[name]
-        found = [self._orders[name].ids, *sorted(cheap, key=cheap.__getitem__)]
-        return tuple(dict.fromkeys(found))[:number]
+        """Remembers the cheapest order that was played, whatever is known besides."""
+        if name not in self._played or cost < self._played[name][0]:
+            ids = self.tasks.vertex_ids(index, slots)
+            if len(ids) == len(self.tasks.graphs[index].eliminable):
+                self._played[name] = cost, ids
 
     def played(self, name: str) -> tuple[int, ...] | None:
-        """The cheapest order that train steps of this process ended with; None before the first."""
-        cheap = self._cheap[name]
-        return min(cheap, key=cheap.__getitem__) if cheap else None
+        """Returns the cheapest order that train steps of this process ended with, if any did."""
+        return self._played[name][1] if name in self._played else None
 
     def keep(self, name: str, order: Order) -> None:
         """Keeps an order of a task unless the one there is cheaper."""

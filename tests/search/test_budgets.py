@@ -20,7 +20,6 @@ from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError
 from veenv.search.problem import prepare
 from veenv.search.race import Race
-from veenv.search.timed import fastest
 
 
 @pytest.fixture
@@ -143,24 +142,6 @@ def test_callbacks_run_in_the_callers_thread(task_graph):
 def test_the_record_says_that_the_method_was_not_ready(never_ready):
     order = veenv.optimize(lambda x: jnp.sin(x) * jnp.cos(x) * x, 1.0, budget="200ms")
     assert order.found_by == "hill climbing, as auto was not ready within 200ms, seed 0"
-
-
-def test_candidates_that_are_not_compiled_in_time_are_left_out():
-    def slow(x):
-        time.sleep(1.0)
-        return jnp.sin(jnp.exp(x)) * x
-
-    began = time.perf_counter()
-    assert fastest(slow, (1.0,), 0, [(1, 2), (2, 1)], seconds=0.2) == (1, 2)  # the best guess
-    assert time.perf_counter() - began < 1.0
-
-
-def test_orders_that_raise_are_no_answer():
-    def fail(x):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fastest(fail, (1.0,), 0, [(1, 2), (2, 1)])
 
 
 def test_work_in_the_background_has_the_callers_settings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,6 @@ from veenv.graph.graph import COST_MODELS
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.frontier import array_digest_change
-from veenv.search.exact.subsets import solve_subsets
 from veenv.search.kernels.compilation import compiled
 from veenv.search.kernels.kernels import eliminate
 from veenv.search.problem import prepare
@@ -68,7 +68,7 @@ def test_all_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
     problem, least = prepare(graph.graph(), cost), cheapest(graph, cost)
     patterns = patterns_of(problem)
     assert patterns.total <= least
-    for solve in (solve_subsets, solve_astar, partial(solve_astar, patterns=patterns)):
+    for solve in (solve_astar, partial(solve_astar, patterns=patterns)):
         tracker = tracker_of(problem)
         assert solve(problem, tracker)
         assert tracker.cost == tracker.lower_bound == least
@@ -78,7 +78,7 @@ def test_all_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
 @pytest.mark.parametrize("cost", ["executed", "operations"])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_rule_of_astar_keeps_an_optimal_order(seed, cost):
-    """Larger plain graphs, where safe vertices and twins abound, against the sweep of all sets.
+    """Larger plain graphs, where safe vertices and twins abound, against a search without it.
 
     Under ``"operations"`` the rule does not hold and is not used.
     """
@@ -91,13 +91,11 @@ def test_the_rule_of_astar_keeps_an_optimal_order(seed, cost):
         extra = {(twins.get(u, u), twins.get(v, v)) for u, v in graph.edges}
         graph = EdgeGraph(graph.num_inputs, graph.edges | extra, graph.outputs)
     problem = prepare(graph.graph(), cost)
-    if problem.n > 18:
-        pytest.skip("too many twins for the sweep")
-    sweep, astar = tracker_of(problem), tracker_of(problem)
-    assert solve_subsets(problem, sweep)
-    assert solve_astar(problem, astar)
-    assert astar.cost == sweep.cost
-    assert astar.evaluations <= sweep.evaluations
+    with_rule, without = tracker_of(problem), tracker_of(problem)
+    assert solve_astar(problem, with_rule)
+    assert solve_astar(replace(problem, core=problem.core._replace(plain=False)), without)
+    assert with_rule.cost == without.cost == without.lower_bound
+    assert with_rule.evaluations <= without.evaluations
 
 
 @compiled
@@ -131,10 +129,3 @@ def test_an_unfinished_proof_gives_a_bound(task_graph):
 def test_a_full_memory_ends_the_proof(task_graph):
     problem = prepare(task_graph("KerrMetric_Jacobian"))
     assert not solve_astar(problem, tracker_of(problem), max_states=2000)
-
-
-def test_subsets_are_for_small_scalar_graphs(task_graph):
-    for name in ("RoeFlux_1d", "MLP"):
-        problem = prepare(task_graph(name))
-        with pytest.raises(ValueError, match="scalar graph of at most 24"):
-            solve_subsets(problem, tracker_of(problem))

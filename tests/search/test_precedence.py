@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from veenv.search.exact.subsets import solve_subsets
 
 from tests.sampling import few
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
-from veenv.search.exact.subsets import solve_subsets
 from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.problem import prepare
 

@@ -13,7 +13,7 @@ from tests.sampling import spared
 from veenv.graph.graph import COST_MODELS
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
-from veenv.search.exact.subsets import solve_subsets
+from veenv.search.exact.astar import solve_astar
 from veenv.search.heuristic.greedy_rules import greedy
 from veenv.search.problem import prepare
 
@@ -44,7 +44,7 @@ def test_searches_find_the_optimum_of_small_graphs(method):
         graph = random_graph(np.random.default_rng(seed), 14, kept=0.1).graph()
         problem = prepare(graph)
         tracker = Tracker(problem, np.arange(problem.n), Budget())
-        solve_subsets(problem, tracker)
+        assert solve_astar(problem, tracker)
         missed += search(graph, method, budget=5000).cost != tracker.cost
     assert missed <= 1
 

@@ -15,7 +15,6 @@ from veenv.search.budget import Budget, Progress, Tracker, check_seed
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
-from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
 from veenv.search.heuristic.annealing import anneal
 from veenv.search.heuristic.beam_search import beam
 from veenv.search.heuristic.greedy_rules import RULES, greedy
@@ -28,8 +27,7 @@ from veenv.search.result import SearchResult
 METHODS = ("auto", "anneal", "regions", "beam", "exact", "forward", "reverse", *RULES)
 """Names of the methods; ``"beam-256"`` fixes the width."""
 
-_SECONDS_PER_SET = 2.5e-6
-_TINY, _SMALL = 10, 16
+_TINY, _SMALL, _FEW = 10, 16, 24
 LARGE = 64
 """Most vertices of a graph that "auto" does not anneal by regions: one region holds them all."""
 _BOUNDED = 400  # most vertices of a graph whose flows are counted while it is annealed by regions
@@ -224,22 +222,13 @@ class _Attempt:
         beam(self.problem, self.tracker, self.seed, self.size)
 
     def exact(self) -> None:
-        """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
+        """Finds a good order first, which prunes the proof by A*; anneals on with what is left."""
         problem, tracker = self.problem, self.tracker
         if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(self.bounds)):
             return
-        with tracker.limited_to(0.02 if problem.n <= MAX_VERTICES else 0.2):
+        with tracker.limited_to(0.02 if problem.n <= _FEW else 0.2):
             self.anneal()
         if tracker.done():
-            return
-        sets = 1 << problem.n
-        affordable = (
-            problem.tables is None
-            and problem.n <= MAX_VERTICES
-            and sets <= tracker.evaluations_left()
-            and sets * _SECONDS_PER_SET <= tracker.seconds_left()
-        )
-        if affordable and solve_subsets(problem, tracker):
             return
         if not solve_astar(problem, tracker, make_patterns(problem, tracker, self.bounds)):
             self.anneal_on()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from veenv.search.budget import Budget
 
@@ -22,7 +22,7 @@ def optimize(
     argnums: int | Sequence[int] = 0,
     budget: str | int = "10s",
     method: str = "auto",
-    cost: CostModel | Literal["runtime"] = "multiplications",
+    cost: CostModel = "multiplications",
     seed: int = 0,
     name: str = "",
 ) -> Order:
@@ -30,12 +30,11 @@ def optimize(
 
     Args:
       fun: a JAX-traceable function, or the name of a task, which has arguments of its own.
-      *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
+      *args: arguments to trace it at.
       argnums: which of them to differentiate by.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
       method: a method of `veenv.search.search`.
-      cost: the count to minimise; or ``"runtime"``: of the orders that are cheap under one of the
-        counts and the classical ones, the one whose compiled Jacobian runs fastest.
+      cost: the count to minimise; what runs fastest is found by `veenv.tune`.
       seed: seed of the search.
       name: name to give the order; the function's own by default.
 
@@ -52,10 +51,9 @@ def optimize(
       3
     """
     began = time.perf_counter()
-    from veenv.graph.graph import COST_MODELS
+    from veenv.graph.graph import check_cost_model
 
-    if cost not in (*COST_MODELS, "runtime"):
-        raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
+    check_cost_model(cost)
     limit = Budget.parse(budget)
     # What these import (the engine, numba) takes a second the first time, which the budget pays.
     from veenv import tasks
@@ -70,24 +68,11 @@ def optimize(
         fun, args, argnums, name = task.fun, task.example_args(), task.argnums, name or task.name
     graph = make_graph(fun, argnums)(*args)
     name = name or getattr(fun, "__name__", "")
-    end = None if limit.seconds is None else began + limit.seconds - _seconds_to_finish(graph)
-
-    def part(share: float) -> Budget:
-        return limit if end is None else Budget(max(share * (end - time.perf_counter()), _LEAST))
-
-    if cost in COST_MODELS:
-        found = search(graph, method, cost=cost, budget=part(1.0), seed=seed)
-        return Order.from_graph(graph, found.order, name, _found_by(found, budget))
-    searched = [
-        search(graph, method, cost=model, budget=part(0.15 / (1 - 0.15 * k)), seed=seed)
-        for k, model in enumerate(COST_MODELS)  # 0.15 of all for each
-    ]
-    orders = [found.order for found in searched]
-    orders += map(graph.legal, (graph.reverse(), graph.markowitz(), graph.forward()))
-    from veenv.search.timed import fastest
-
-    ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
-    return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
+    if limit.seconds is not None:
+        left = began + limit.seconds - _seconds_to_finish(graph) - time.perf_counter()
+        limit = Budget(max(left, _LEAST))
+    result = search(graph, method, cost=cost, budget=limit, seed=seed)
+    return Order.from_graph(graph, result.order, name, _found_by(result, budget))
 
 
 def _seconds_to_finish(graph: Graph) -> float:
@@ -97,8 +82,8 @@ def _seconds_to_finish(graph: Graph) -> float:
     return 5.0 * (time.perf_counter() - began)
 
 
-def _found_by(found: SearchResult, budget: str | int) -> str:
-    """What an order's record says of how it was found."""
-    if found.ready:
-        return f"{found.method}, budget {budget}, seed {found.seed}"
-    return f"hill climbing, as {found.method} was not ready within {budget}, seed {found.seed}"
+def _found_by(result: SearchResult, budget: str | int) -> str:
+    """Returns what an order's record says of how it was found."""
+    if result.ready:
+        return f"{result.method}, budget {budget}, seed {result.seed}"
+    return f"hill climbing, as {result.method} was not ready within {budget}, seed {result.seed}"

@@ -14,16 +14,13 @@ import jax
 import numpy as np
 import pytest
 
-import veenv
 from veenv import Order
-from veenv.agents.cli.session import fastest, run_training
+from veenv.agents.cli.session import run_training
 from veenv.agents.config.args import TrainArgs, parse_training
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.training.best import BestOrders
 from veenv.agents.training.loop import train
-from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
 
 
@@ -123,14 +120,3 @@ def test_polish_is_a_line_and_an_order_of_its_own(tmp_path):
         "polished (PPO + search)": str(polished),
     }
     assert polished == 88 < agent
-
-
-def test_the_fastest_of_the_cheapest_orders_is_an_order_with_its_origin():
-    known = veenv.best_order("Robertson")
-    best = BestOrders(TaskDistribution.of("Robertson"))
-    best.keep("Robertson", known)
-    order, lines = fastest(best, veenv.tasks.get("Robertson"), 4)
-    assert (order.ids, order.counts["multiplications"]) == (known.ids, 17)
-    assert order.found_by == f"the fastest of the 1 cheapest of {known.found_by}"
-    assert lines[0].split() == ["order", "multiplications", "ms"]
-    assert lines[1].split()[:2] == ["1", "17"]

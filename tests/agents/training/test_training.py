@@ -13,9 +13,8 @@ import pytest
 import veenv
 from tests.agents.conftest import SHARED, lasting
 from veenv import Graph, agents
-from veenv.agents.cli.session import fastest
 from veenv.agents.cli.start import make_learner
-from veenv.agents.config.args import MOST_RANKED, TrainArgs
+from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.best import BestOrders
@@ -193,27 +192,3 @@ def test_what_was_played_leaves_out_what_was_given():
     best.offer(np.array([graph.cost(ids)]), slots[None], 1)
     assert best.played("Robertson") == ids
     assert best["Robertson"].ids == veenv.best_order("Robertson").ids
-
-
-def test_the_fastest_of_the_cheapest_orders_is_found_by_the_clock():
-    played = Played.named("Robertson")
-    [graph], best = played.tasks.graphs, BestOrders(played.tasks)
-    rng, costs = np.random.default_rng(0), {}
-    for step in range(80):
-        slots = rng.permutation(len(graph.eliminable))
-        ids = played.tasks.vertex_ids(0, slots)
-        costs[ids] = graph.cost(ids)
-        best.offer(np.array([costs[ids]]), slots[None], step)
-    broken = np.full((1, len(graph.eliminable)), -1)  # an episode that broke off is no order
-    best.offer(np.array([best.cost("Robertson")]), broken, 80)
-    found = best.cheapest("Robertson", 3)
-    assert len(set(found)) == 3
-    assert found[0] == best["Robertson"].ids
-    assert [costs[ids] for ids in found] == sorted(costs.values())[:3]
-    assert len(best.cheapest("Robertson", 1000)) <= MOST_RANKED + 1
-    order, lines = fastest(best, played.functions["Robertson"], 3)
-    assert order.ids in found
-    assert order.found_by.startswith("the fastest of the 3 cheapest of PPO")
-    assert len(lines) == 4
-    times = [float(line.split()[-1]) for line in lines[1:]]
-    assert times == sorted(times)

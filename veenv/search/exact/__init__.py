@@ -1,1 +1,1 @@
-"""Searches for the best order, with proof: A*, dynamic programming and their bounds."""
+"""Searches for the best order, with proof: A* and its bounds."""

@@ -1,9 +1,18 @@
 """Exact search: A* over the states reached by eliminating sets of vertices.
 
-Two orders that eliminate the same set merge if they lead to the same graph: always for scalars
-(`subsets`), and for arrays if the structures agree, which a 64-bit hash of all (edge, structure)
-pairs decides together with the exact set.  The heuristic is the sum over the tables of `patterns`,
-which is consistent.
+Two orders that eliminate the same set merge if they lead to the same graph: always for scalars, and
+for arrays if the structures agree, which a 64-bit hash of all (edge, structure) pairs decides
+together with the exact set.  The heuristic is the sum over the tables of `patterns`, which is
+consistent.
+
+**The state of a scalar graph depends only on the set S eliminated.**  An edge u → w is there if
+and only if a path from u to w leads through S only, and it is valued if and only if there are two
+such paths or the only one has a valued edge.  Proof by induction over eliminations: eliminating v
+joins to the paths u → w through S those through v, which are the pairs of a path u → v and a path
+v → w.  Two paths in total: either both the old edge and the product are there, and sums are
+valued; or one of them stands for two paths already, and is valued by induction (a product with a
+valued factor is).  One path: a product is unit if and only if both factors are.  An eliminated
+output loses its out-edges and keeps its in-edges, which changes no path to the others.  ∎
 
 A rule that needs no branching, for scalars whose edges are all valued where multiplications are
 counted alone (cost = in × out degree):
