@@ -60,12 +60,6 @@ def test_it_is_a_search_method(wide_graph):
     assert found.trace[0][2] == wide_graph.cost(orders[0])
 
 
-def test_functions_without_moves():
-    graph = make_graph(lambda x: x)(1.0)
-    assert list(policy_orders(graph, "multiplications", 0)) == [()]
-    assert search(graph, "policy").order == ()
-
-
 def test_it_plays_scalars_that_it_has_not_seen():
     assert best_of(task_graph("RoeFlux_1d")) < 320  # the published count of a trained agent
 
@@ -80,14 +74,6 @@ def test_it_plays_a_thousand_vertices_better_than_a_classical_order():
     graph = graph_of(WIDE)
     order = next(policy_orders(graph, "multiplications", 0))
     assert graph.cost(order) < 0.97 * classical_cost(graph, "multiplications")
-
-
-def test_samples_are_other_orders_that_the_seed_decides():
-    graph = graph_of(dataclasses.replace(WIDE, vertices=(200, 200)))
-    orders = list(islice(policy_orders(graph, "multiplications", 3), 4))
-    assert len(set(orders)) > 1
-    assert orders == list(islice(policy_orders(graph, "multiplications", 3), 4))
-    assert [graph.check_order(order) for order in orders] == orders
 
 
 @pytest.mark.slow
@@ -112,11 +98,6 @@ def test_training_is_the_same_again(kind):
     assert weights.tobytes() == again.tobytes()
     assert [step for step, _ in logs] == [1, 2]
     assert len(validation) == 1
-
-
-def test_training_needs_its_settings():
-    with pytest.raises(ValueError, match="batch must be a positive number, got 0"):
-        ScoreConfig(batch=0)
 
 
 @pytest.mark.slow

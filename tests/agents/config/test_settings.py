@@ -7,7 +7,7 @@ import pytest
 
 from veenv.agents.config.args import TrainArgs, parse_training
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.config.settings import CONFIG_NAME, PRESETS, options, to_toml
+from veenv.agents.config.settings import CONFIG_NAME, PRESETS, to_toml
 
 
 def write(folder, text, name="c.toml"):
@@ -84,13 +84,6 @@ def test_other_hosts_are_named_on_the_command_line_alone(line, option, tmp_path,
     assert said.count("\n") == 1
 
 
-def test_processes_are_not_saved(tmp_path):
-    places = ["--coordinator", "a:1", "--num-processes", "2", "--process-id", "1"]
-    args = parse_training(["--task", "mlp", *places])
-    assert args.scale.coordinator == "a:1"
-    assert "coordinator" not in to_toml(args)
-
-
 @pytest.mark.parametrize("option", ["--resume", "--folder"])
 def test_an_address_of_weights_is_not_taken_from_a_run_folder(option, tmp_path, capsys):
     write(tmp_path, 'task = "mlp"\ninit_from = "gs://elsewhere/run"\n', CONFIG_NAME)
@@ -113,14 +106,6 @@ def test_settings_that_are_nested_deeply_take_one_line(tmp_path, capsys):
             assert said.count("\n") == 1
             assert re.search("is not TOML|unknown option", said)
             assert len(said) < 1000
-
-
-def test_presets_name_options_that_exist():
-    names = dict(options(TrainArgs))
-    for preset, values in PRESETS.items():
-        assert set(values) <= set(names)
-        assert parse_training(["--task", "mlp", "--preset", preset]).preset == preset
-    assert parse_training(["--task", "mlp", "--preset", "auto"]).ppo == PPOConfig()  # on the CPU
 
 
 def test_a_run_brings_its_options(tmp_path):
@@ -166,10 +151,3 @@ def test_mistakes_in_a_file_take_one_line(text, message, tmp_path, capsys):
         parse_training(["--task", "mlp", "--config", write(tmp_path, text)])
     assert ended.value.code == 2
     assert re.search(message, capsys.readouterr().err)
-
-
-def test_a_file_that_is_not_text(tmp_path, capsys):
-    (tmp_path / "c.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SystemExit):
-        parse_training(["--config", str(tmp_path / "c.toml")])
-    assert "is not TOML" in capsys.readouterr().err

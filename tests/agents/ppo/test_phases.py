@@ -9,7 +9,7 @@ import pytest
 
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.ppo.phases import PHASES, Phase, in_phases, phases_of
+from veenv.agents.ppo.phases import PHASES, Phase, phases_of
 from veenv.agents.ppo.ppo import Batch, make_batch, make_loss
 from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.updates import phase_indices
@@ -84,12 +84,3 @@ def test_every_minibatch_holds_its_share_of_each_phase():
     first, second = (set(np.asarray(x).ravel().tolist()) for x in (half[0][:4], half[0][4:8]))
     assert len(first) == len(second) == 12  # a step at most once in a pass
     assert first != second
-
-
-def test_records_are_cut_where_phases_begin(played):
-    _, [(one, _), (two, _)] = played
-    for record, slots in ((one, [26]), (two, [26, 13])):
-        parts = in_phases(record)
-        assert [part.inputs.mask.shape[2] for part in parts] == slots
-        np.testing.assert_array_equal(np.concatenate([p.reward for p in parts]), record.reward)
-        assert all(len(part.reward) == len(part.inputs.mask) for part in parts)

@@ -74,15 +74,6 @@ def test_minibatches_hold_every_step_once_an_epoch():
     assert not np.array_equal(epochs[0], epochs[1])
 
 
-@pytest.mark.parametrize(("steps", "shape"), [(22, (8, 5)), (3, (6, 1))])
-def test_minibatches_of_awkward_sizes(steps, shape):
-    config = dataclasses.replace(CONFIG, num_minibatches=4, update_epochs=2)
-    indices = np.asarray(minibatch_indices(jax.random.key(0), steps, config))
-    assert indices.shape == shape
-    for epoch in indices.reshape(2, -1):
-        assert len(set(epoch.tolist())) == epoch.size
-
-
 def test_gradients_that_are_not_finite_are_skipped(start):
     state, [batch] = start
     broken = (dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan)),)
@@ -105,10 +96,6 @@ def test_updates_stop_at_the_kl_limit(start):
         state.network, state.opt_state, batch, CONFIG, jax.random.key(0), jnp.float32(0.0)
     )
     assert stats["minibatches"] == 6
-
-
-def test_anneal():
-    assert [float(anneal(4.0, 2.0, jnp.float32(p))) for p in (0.0, 0.5, 1.0, 2.0)] == [4, 3, 2, 2]
 
 
 def test_cheapest_leaves_out_incomplete_episodes():
@@ -154,3 +141,16 @@ def test_ppo_beats_best_of_n_random_play(tangle_task):
     # The policy itself has learned, not only its luckiest episode.
     assert last.measured["mean_cost"]["tangle"] < 0.6 * random_mean + 0.4 * random_best
     assert graph.cost(best["tangle"].ids) == best.cost("tangle")
+
+
+@pytest.mark.parametrize(("steps", "shape"), [(22, (8, 5)), (3, (6, 1))])
+def test_minibatches_of_awkward_sizes(steps, shape):
+    config = dataclasses.replace(CONFIG, num_minibatches=4, update_epochs=2)
+    indices = np.asarray(minibatch_indices(jax.random.key(0), steps, config))
+    assert indices.shape == shape
+    for epoch in indices.reshape(2, -1):
+        assert len(set(epoch.tolist())) == epoch.size
+
+
+def test_anneal():
+    assert [float(anneal(4.0, 2.0, jnp.float32(p))) for p in (0.0, 0.5, 1.0, 2.0)] == [4, 3, 2, 2]

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.env import TaskDistribution
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +39,3 @@ def test_actions_were_legal_when_chosen(played):
     [inputs] = trajectory.inputs
     legal = np.take_along_axis(inputs.mask, trajectory.place[..., None], -1)[..., 0]
     assert np.all(legal[trajectory.active == 1])
-
-
-def test_task_set_of_nothing():
-    with pytest.raises(ValueError, match="at least one graph"):
-        TaskDistribution.of({}, normalise=True)

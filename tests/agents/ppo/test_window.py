@@ -18,7 +18,7 @@ from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.ppo import make_batch, reread
 from veenv.agents.ppo.rollouts import cheapest
 from veenv.agents.ppo.stretches import sweep
-from veenv.agents.ppo.windows import Windows, cheapest_slots, next_slots
+from veenv.agents.ppo.windows import Windows, next_slots
 from veenv.agents.training import learner
 from veenv.agents.training.inputs import known_order, make_trainer
 from veenv.env.rewards import classical_costs
@@ -164,31 +164,6 @@ def test_slots_are_the_next_ones_of_an_order():
     several = Windows.of(jnp.stack([order, order]), 3, jnp.array(False), 3)
     np.testing.assert_allclose(several.slope, [1, 0.1**0.5, 0.1] * 2, rtol=1e-6)
     assert several.ahead.tolist() == [order.tolist()] * 6
-
-
-@pytest.mark.parametrize("array", [False, True])
-def test_slots_are_the_cheapest_ones_of_a_state(array, tangle_task):
-    if array:
-        env = veenv.make(lambda x: jnp.cumsum(jnp.sin(x @ jnp.exp(x)) * x, 0) @ x, np.eye(3))
-    else:
-        env = tangle_task.env
-    graph, rng = env.graph, np.random.default_rng(4)
-    state, step = env.init(), jax.jit(env.transition)
-    read = jax.jit(lambda s: cheapest_slots(4, env, s, env.default_params))
-    done = []
-    while not state.terminated:
-        left = [v for v in graph.eliminable if v not in done]
-        rest = {}
-        for v in left:
-            order = *done, v, *(w for w in left if w != v)
-            rest[v] = graph.costs(order)[len(done)]
-        found, prior = jax.device_get(read(state))
-        kept = [graph.eliminable[slot] for slot in found[: len(left)]]
-        assert [rest[v] for v in kept] == sorted(rest.values())[:4]
-        assert (found[len(left) :] == env.num_actions).all()
-        np.testing.assert_allclose(np.exp(-prior[: len(kept)]), [1 + rest[v] for v in kept], 1e-5)
-        done.append(rng.choice(left))
-        state, *_ = step(state, graph.eliminable.index(done[-1]))
 
 
 def test_windows_are_for_large_graphs():

@@ -168,19 +168,6 @@ def test_a_save_that_ends_anywhere_loses_nothing(store):
     assert opened().numbers() == [2]
 
 
-def test_a_damaged_checkpoint_at_an_address_is_set_aside(store):
-    said, state = [], {"x": jnp.arange(4.0)}
-    checkpoints = Checkpoints(as_path("s3://bucket/checkpoints"), {}, warn=said.append)
-    checkpoints.save(1, state, {})
-    checkpoints.save(2, state, {})
-    store.objects["bucket/checkpoints/2.checkpoint"] = b"[1]"
-    assert checkpoints.restore(state).number == 1
-    checkpoints.set_aside_after(1)
-    assert checkpoints.numbers() == [1]
-    assert store.objects["bucket/checkpoints/2.checkpoint.damaged"] == b"[1]"
-    assert len(said) == 1
-
-
 def test_what_is_no_address_is_refused(store):
     for wrong, error, message in (
         ("nowhere://a/b", ValueError, "nowhere://a/b: no file system has addresses of this kind"),

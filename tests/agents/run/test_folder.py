@@ -19,7 +19,6 @@ from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, train
-from veenv.env import TaskDistribution
 from veenv.env.rewards import classical_orders
 
 
@@ -152,33 +151,6 @@ def test_a_cheaper_classical_order_is_beside_the_best_one(trainer, both, open_fo
     assert said == []
 
 
-def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folder):
-    """Its file had no field for the steps; the text that named them is kept."""
-    opened, said = open_folder
-    wide, best = both.graphs[0], BestOrders(both)
-    cheap, expensive = sorted((wide.reverse(), wide.forward()), key=wide.cost)
-    best.merge({"wide": {"ids": list(expensive), "cost": wide.cost(expensive), "steps": 30}})
-    folder = opened(best)
-    path = folder.order_path("wide")
-    Order.from_graph(wide, cheap, "wide", "PPO, after 70 environment steps").save(path)
-    before = path.read_bytes()
-    folder.resume(trainer.init())
-    assert best["wide"].found_by == "PPO, after 70 environment steps"
-    assert best.record()["wide"] == {"ids": list(cheap), "cost": wide.cost(cheap), "steps": None}
-    assert path.read_bytes() == before
-    again = BestOrders(both)
-    again.merge(best.record())
-    assert again["wide"].ids == tuple(cheap)
-    assert said == []
-
-
-def test_records_are_checked_by_the_graph(both):
-    best, graph = BestOrders(both), both.graphs[0]
-    with pytest.raises(ValueError, match="wide: the environment counted a cost of 1"):
-        best.merge({"wide": {"ids": list(graph.reverse()), "cost": 1, "steps": 1}})
-    assert best.get("wide") is None
-
-
 def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, monkeypatch):
     opened, said = open_folder
     learner, state = Learner(trainer), trainer.init()
@@ -282,22 +254,6 @@ def test_an_odd_record_of_a_run_is_one_error_and_changes_nothing(
     with pytest.raises(ValueError, match=r"^checkpoint .*3: "):
         folder.resume(trainer.init())
     assert {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()} == before
-    assert said == []
-
-
-@pytest.mark.parametrize("missing", [("operations",), ()])
-@pytest.mark.parametrize("cost", ["executed", "operations"])
-def test_an_old_order_is_counted_as_the_run_counts(cost, missing, trainer, both, open_folder):
-    opened, said = open_folder
-    tasks = TaskDistribution.of(dict(zip(both.names, both.graphs, strict=True)), cost)
-    best, wide = BestOrders(tasks), both.graphs[0]
-    folder = opened(best)
-    order = Order.from_graph(wide, wide.reverse(), "wide")
-    counts = {name: count for name, count in order.counts.items() if name not in missing}
-    dataclasses.replace(order, counts=counts).save(folder.order_path("wide"))
-    folder.resume(trainer.init())
-    assert best.cost("wide") == wide.cost(order.ids, cost)
-    assert best.record()["wide"]["ids"] == list(order.ids)
     assert said == []
 
 

@@ -10,13 +10,9 @@ import pytest
 
 from veenv.agents.cli.start import open_trackers
 from veenv.agents.config.args import TrainArgs
-from veenv.agents.run.trackers import Trackers, need, numbers
+from veenv.agents.run.trackers import Trackers, need
 
 ROW = {"update": 3, "steps": 60, "mean_cost": {"mlp": 7.5}, "stats": {"loss": None, "kl": 0.25}}
-
-
-def test_numbers_of_a_row():
-    assert numbers(ROW) == {"update": 3, "steps": 60, "mean_cost.mlp": 7.5, "stats.kl": 0.25}
 
 
 def test_what_is_not_installed_is_said(monkeypatch):
