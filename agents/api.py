@@ -32,6 +32,7 @@ from veenv.agents.training.inputs import (
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, TrainProgress
 from veenv.agents.training.loop import train as rounds
+
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
@@ -42,7 +43,7 @@ from veenv.search.evaluation import Evaluation, evaluate
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a training has found.
+    """The result of a training: best orders, network, history.
 
     Attributes:
       played: what was played, and the functions that orders are proved with.
@@ -79,7 +80,7 @@ class Run:
         return {name: pair[1] for name, pair in found.items() if pair is not None}
 
     def __repr__(self) -> str:
-        """What the best orders cost, and where a classical order costs less."""
+        """Shows what the best orders cost, and where a classical order costs less."""
         cost = self.played.tasks.env.cost
         lines = [f"Run of {self.steps:,} steps in {self.seconds:,.1f} s, {cost}:"]
         for name in self.orders:

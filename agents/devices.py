@@ -65,7 +65,7 @@ class ScaleConfig:
 
     @property
     def several(self) -> bool:
-        """Whether the run has several processes."""
+        """Returns whether the run has several processes."""
         return self.distributed or self.coordinator is not None
 
 
@@ -87,7 +87,7 @@ def connect(config: ScaleConfig) -> None:
 
 
 def is_main() -> bool:
-    """Whether this process writes files and reports: the first one does."""
+    """Returns whether this process writes files and reports: the first one does."""
     return jax.process_index() == 0
 
 
@@ -99,7 +99,7 @@ def broadcast_number(value: float) -> float:
 
 
 def any_process(flag: bool) -> bool:
-    """Whether any process says so: a signal may reach only one of them."""
+    """Returns whether any process says so: a signal may reach only one of them."""
     if jax.process_count() == 1:
         return flag
     return bool(multihost_utils.process_allgather(np.int32(flag)).any())
@@ -119,7 +119,7 @@ def broadcast(tree: Any) -> Any:
 
 
 def local(tree: Any) -> Any:
-    """What a process may use by itself: its own copy of arrays that are everywhere."""
+    """Returns what a process may use by itself: its own copy of arrays that are everywhere."""
     if jax.process_count() == 1:
         return tree
     return jax.tree.map(lambda x: x.addressable_data(0), tree)
@@ -127,7 +127,7 @@ def local(tree: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where arrays live.
+    """The devices on which arrays live.
 
     Attributes:
       mesh: the devices, along one axis.
@@ -212,7 +212,7 @@ def place(num_envs: int, devices: int | None = None) -> Placement:
 
 
 def _is_apart() -> bool:
-    """Whether this is traced within `Placement.apart`."""
+    """Returns whether this is traced within `Placement.apart`."""
     return AXIS in jax.sharding.get_abstract_mesh().manual_axes
 
 

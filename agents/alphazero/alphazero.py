@@ -9,7 +9,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
-
 from veenv.agents.alphazero.planning import Searches, self_play
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
@@ -20,6 +19,7 @@ from veenv.agents.ppo.gae import generalized_advantages
 from veenv.agents.ppo.rollouts import Episodes
 from veenv.agents.ppo.trainer import Agent, Trainer
 from veenv.agents.ppo.updates import Loss, Stats, TrainState
+
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
 PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl window".split()
@@ -29,7 +29,7 @@ PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl window".split()
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Lessons:
-    """What to learn from: of whole episodes [T, B], or of a minibatch [M].
+    """Steps to learn from: of whole episodes [T, B], or of a minibatch [M].
 
     Attributes:
       inputs: Inputs [T, B, ...].

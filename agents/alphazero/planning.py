@@ -57,7 +57,7 @@ class Searches:
 def predict(
     env: VertexEnv, params: EnvParams, network: Network, state: State
 ) -> tuple[Inputs, Float[Array, "B A"], Float[Array, " B"]]:
-    """What the network reads of B states, its masked logits, and its values (0 after the end)."""
+    """Returns inputs, masked logits and values (0 after the end) of B states."""
     inputs = jax.vmap(partial(network.read, env))(state, params)
     logits, value = jax.vmap(network)(inputs)
     logits = jnp.where(state.action_mask, logits, MASKED_LOGIT)

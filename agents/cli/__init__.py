@@ -1,1 +1,1 @@
-"""What the command line needs: arguments, sessions, progress, report."""
+"""The command line: arguments, sessions, progress, report."""

@@ -1,4 +1,4 @@
-"""Where the console commands start; nothing that takes time is imported before Ctrl-C is heeded."""
+"""Starts the console commands; nothing that takes time is imported before Ctrl-C is heeded."""
 
 from __future__ import annotations
 

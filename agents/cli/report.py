@@ -1,4 +1,4 @@
-"""What a run says about its result: the table of counts, and the proof that the order is right."""
+"""Reports the result of a run: the table of counts, and the proof that the order is right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veenv.orders.shipped import best_for, proved_bound
 
 
 def verdict(proof: Proof) -> list[str]:
-    """How an order's Jacobian compares with those of JAX: a line, and one for each gap."""
+    """Says how an order's Jacobian compares with those of JAX: a line, and one for each gap."""
     modes = " and ".join(f"jax.{name}" for name in proof.errors) or "jax.jacrev"
     judgement = "right" if proof.passed else f"WRONG: more than {proof.tolerance:.0e}"
     if not proof.entries and proof.missing:
@@ -24,13 +24,13 @@ def verdict(proof: Proof) -> list[str]:
 
 
 def points_of(proof: Proof) -> str:
-    """How many points were compared, and tried where those are more."""
+    """Says how many points were compared, and tried where those are more."""
     tried = "" if proof.tried == proof.points else f" (of {proof.tried} tried)"
     return f"{proof.points} points{tried}"
 
 
 def optimality(graph: Graph, cost: int, cost_model: CostModel, bound: int = 0) -> str:
-    """Whether a cost is proved the least, by the given bound or that of the shipped orders."""
+    """Says whether a cost is proved the least, by the given bound or that of the shipped orders."""
     bound = max(bound, proved_bound(graph, cost_model))
     if cost == bound:
         return "proven optimal"

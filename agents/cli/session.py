@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
-
-from veenv import Graph, Order
 from veenv.agents.cli.progress import ProgressDisplay
 from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
@@ -23,6 +21,8 @@ from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.inputs import AGENTS
 from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
+
+from veenv import Graph, Order
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare
 from veenv.measure.proof import prove
@@ -216,7 +216,7 @@ def report(
 
 
 def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:
-    """What annealing finds that begins with a task's best order, and with no other."""
+    """Anneals from a task's best order, and from no other."""
     from veenv.search import search  # numba takes a second to import
 
     budget, seed = args.polish, args.ppo.seed

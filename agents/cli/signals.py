@@ -44,7 +44,7 @@ _undo: list[Callable[[], object]] = []
 
 
 def exit_on_interrupt(name: str = "__main__") -> None:
-    """From here on Ctrl-C ends the program at once, whatever it is doing.
+    """Makes Ctrl-C end the program at once from here on, whatever it is doing.
 
     Args:
       name: the caller's ``__name__``; nothing happens where it is not that of a script.
@@ -92,7 +92,7 @@ def raising_interrupts() -> Iterator[None]:
 
 
 class Stop:
-    """Whether a signal asked for the end, and which.
+    """A request for the end by a signal, and by which.
 
     Attributes:
       name: of the signal; empty before it.
@@ -105,12 +105,12 @@ class Stop:
         self._armed = False
 
     def is_set(self) -> bool:
-        """Whether one did."""
+        """Returns whether one did."""
         return bool(self.name)
 
     @property
     def preempted(self) -> bool:
-        """Whether it was SIGTERM, by which schedulers take a machine away."""
+        """Returns whether it was SIGTERM, by which schedulers take a machine away."""
         return self.name == "SIGTERM"
 
     def arm(self) -> None:
@@ -132,7 +132,7 @@ class Stop:
 
 @contextmanager
 def until_signal() -> Iterator[Stop]:
-    """From its `Stop.arm` on turns the first SIGINT or SIGTERM into a request to stop."""
+    """Turns the first SIGINT or SIGTERM into a request to stop."""
     stop = Stop()
     try:
         yield stop
@@ -155,7 +155,7 @@ def _holding(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
 
 
 def _release() -> None:
-    """From here on signals act as before; one that the thread has not read yet was still held."""
+    """Lets signals act as before; one that the thread has not read yet was still held."""
     global _releases
     if _writer is None:
         _releases += 1

@@ -1,4 +1,4 @@
-"""How a training run starts: anew, or where an earlier one has left off."""
+"""Starts a training run: anew, or where an earlier one has left off."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def make_learner(args: TrainArgs, played: Played, *, resumed: bool) -> Learner:
 
 
 def follow(args: TrainArgs) -> int:
-    """What every process but the first does: the same train steps, and nothing else.
+    """Runs every process but the first: the same train steps, and nothing else.
 
     Returns:
       The exit code: `PREEMPTED` if SIGTERM has ended the run, else 0.
@@ -166,7 +166,7 @@ def open_trackers(
 def _start_from(
     args: TrainArgs, own: Any, env: VertexEnv, *, resumed: bool
 ) -> tuple[Network | None, PPOConfig]:
-    """As `first_network`; weights of a run that is resumed are those of its checkpoint."""
+    """Returns network and settings; weights of a resumed run are those of its checkpoint."""
     try:
         network, ppo = first_network(own, env, args.ppo)
     except TypeError as error:

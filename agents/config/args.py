@@ -203,7 +203,7 @@ def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
 
 
 def called(command: str) -> str:
-    """How a command is called where this one was: ``veenv-NAME``, or a script of a checkout."""
+    """Returns how a command is called here: ``veenv-NAME``, or a script of a checkout."""
     program = Path(sys.argv[0])
     script = program.parent.name == "scripts" and program.suffix == ".py"
     return f"python {program.with_stem(command)}" if script else f"veenv-{command}"
@@ -233,7 +233,7 @@ def printable(text: str) -> str:
 
 
 def _one_line(box: str) -> str:
-    """What a tyro error says, without its heading, its frame (of lines or of -) and its advice."""
+    """Returns what a tyro error says, without its heading, frame (lines or -) and advice."""
     box = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
     rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]

@@ -1,4 +1,4 @@
-"""What ``--help`` prints: an example first, then the options in groups, in 80 columns."""
+"""Writes what ``--help`` prints: an example first, then the options in groups, in 80 columns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Option:
 
     @property
     def label(self) -> str:
-        """How it is written: ``--num-envs N``."""
+        """Returns how it is written: ``--num-envs N``."""
         flag = self.name.replace("_", "-")
         kinds = [self.kind]
         if typing.get_origin(self.kind) is typing.Annotated:
@@ -102,7 +102,7 @@ class _Option:
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
-    """What an option takes: a letter for a type, or the values of a literal."""
+    """Returns what an option takes: a letter for a type, or the values of a literal."""
     if typing.get_origin(kind) is Literal:
         return typing.get_args(kind)
     return (_VALUES.get(kind, "FILE"),)

@@ -82,7 +82,7 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
 
 
 def _is_run(folder: str) -> bool:
-    """Whether a folder has settings; unlike `exists`, this raises when a store does not answer."""
+    """Returns whether a folder has settings; raises when a store does not answer."""
     try:
         (as_path(folder) / CONFIG_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -142,7 +142,7 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
 
 
 def _wanted(kind: Any, value: Any) -> str | None:
-    """What an option of a type must be where a value is not; None where it may be."""
+    """Returns what an option of a type must be where a value is not; None where it may be."""
     if kind is bool:
         return None if isinstance(value, bool) else "true or false"
     kinds = [k for k in (typing.get_args(kind) or [kind]) if k is not type(None)]
@@ -159,7 +159,7 @@ def _wanted(kind: Any, value: Any) -> str | None:
 
 
 def _takes(kind: Any, items: Sequence[Any]) -> bool:
-    """Whether an option of a type, not one of numbers, can hold the items of a list."""
+    """Returns whether an option of a type, not one of numbers, can hold the items of a list."""
     return kind not in (int, float) and all(isinstance(item, str | int) for item in items)
 
 

@@ -24,7 +24,7 @@ LANES, MOST_TERMS = 16, 32
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GraphInputs:
-    """What the network reads of one state.
+    """Inputs of the network for one state.
 
     Attributes:
       nodes: features of every slot, 0 where it is not legal, float32 [A, F].
@@ -182,7 +182,7 @@ def _legal_degrees(
 def _extra_features(
     features: Float[Array, "F K"], degrees: Float[Array, "2 K"], existing: Int[Array, " K"]
 ) -> Float[Array, "3 K"]:
-    """What the environment's features leave out, log1p of the counts."""
+    """Computes what the environment's features leave out, log1p of the counts."""
     total = jnp.round(jnp.exp(features[:2]) - 1.0)
     fill_in = total[:1] * total[1:] - existing.astype(total.dtype)[None]
     counts = jnp.concatenate([total - degrees, fill_in])

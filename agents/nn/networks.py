@@ -9,8 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
-
 from veenv.agents.nn.encoding import GraphInputs, encode, num_features
+
 from veenv.env import EnvParams, Observation, State, VertexEnv
 
 # Scale of sums over vertices, so that they come out of the order of one.
@@ -126,7 +126,7 @@ class GraphNetwork(eqx.Module):
         return eqx.tree_at(lambda network: network.critic.outer.weight, self, zero)
 
     def encode(self, obs: Observation) -> GraphInputs:
-        """What this network reads of one observation."""
+        """Returns what this network reads of one observation."""
         return encode(obs, self.num_hops)
 
     def read(

@@ -20,7 +20,7 @@ from veenv.env import EnvParams, State, VertexEnv
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What a network of the user's own reads of one state, in place of `GraphInputs`.
+    """Inputs of a network of the user's own for one state, in place of `GraphInputs`.
 
     Attributes:
       observation: as the environment shows it.
@@ -109,7 +109,7 @@ class OwnNetwork(eqx.Module):
         params: EnvParams,
         slots: Int[Array, " K"] | None = None,
     ) -> Seen:
-        """What is observed of one state."""
+        """Returns what is observed of one state."""
         if slots is None:
             slots = jnp.arange(env.num_actions, dtype=jnp.int32)
         mask = state.action_mask.at[slots].get(mode="fill", fill_value=False)

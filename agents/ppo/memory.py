@@ -1,4 +1,4 @@
-"""How much memory a train step takes, before it is tried."""
+"""Checks how much memory a train step takes, before it is tried."""
 
 from __future__ import annotations
 

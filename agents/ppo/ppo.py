@@ -10,7 +10,6 @@ import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
@@ -21,6 +20,7 @@ from veenv.agents.ppo.phases import PHASES, in_phases
 from veenv.agents.ppo.rollouts import Episodes, Trajectory, rollout
 from veenv.agents.ppo.stretches import sweep
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, anneal
+
 from veenv.env import EnvParams, VertexEnv
 
 
@@ -53,7 +53,7 @@ class Batch:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """What the network that is trained says of the steps of a minibatch.
+    """Outputs of the network that is trained for the steps of a minibatch.
 
     Attributes:
       log_prob: of the action that was taken, float32 [M].

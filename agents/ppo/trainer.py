@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.devices import Placement, place
 from veenv.agents.nn.networks import GraphNetwork, check_observation
@@ -26,6 +25,7 @@ from veenv.agents.ppo.phases import whole
 from veenv.agents.ppo.ppo import make_loss, play_batch
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
+
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
 from veenv.orders.order import Order
@@ -34,7 +34,7 @@ from veenv.orders.order import Order
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What one train step saw, for K graphs.
+    """The results of one train step, for K graphs.
 
     Attributes:
       mean_cost: over the episodes of each graph, float32 [K].
@@ -51,7 +51,7 @@ class Update:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """How to play, and what to learn from it.
+    """A way to play, and a loss to learn by.
 
     Attributes:
       play: plays the graphs of B params with the network of a state: what to learn from, for each
@@ -231,7 +231,7 @@ class Trainer:
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """What a compiled train step depends on, and a trainer that has it."""
+    """The key of a compiled train step: all that it depends on, and a trainer that has it."""
 
     agent: Agent
     config: PPOConfig

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
-
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import Placement, over_devices, own_key
 from veenv.agents.nn.own import Network
@@ -27,7 +26,7 @@ Indices = tuple[Int[Array, "..."], ...]
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All that a train step reads and writes.
+    """The state that a train step reads and writes.
 
     Attributes:
       network: the parameters.
@@ -73,7 +72,7 @@ def fit(
     progress: Float[Array, ""],
     placement: Placement,
 ) -> tuple[Network, optax.OptState, Stats]:
-    """All epochs and minibatches of one update on a batch, arrays [T, B, ...] for each phase.
+    """Runs all epochs and minibatches of one update on a batch, arrays [T, B, ...] for each phase.
 
     Every minibatch holds the same share of each phase and of each device's environments: a device
     shuffles its own steps, so that only gradients and losses are exchanged.
@@ -102,7 +101,7 @@ def _learn(
     rate: Float[Array, ""],
     parts: Sequence[Any],
 ) -> tuple[Any, Stats]:
-    """What one device does of `fit`, with its environments."""
+    """Runs one device's part of `fit`, with its environments."""
     optimizer = make_optimizer(config)
     gradient = eqx.filter_value_and_grad(loss, has_aux=True)
     num_envs = jax.tree.leaves(parts)[0].shape[1]
@@ -142,7 +141,7 @@ def phase_indices(key: PRNGKeyArray, num_steps: Sequence[int], config: PPOConfig
 
 
 def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> Int[Array, "U M"]:
-    """Which steps each minibatch holds: every epoch a new shuffle, of which a share is taken.
+    """Draws the steps of each minibatch: every epoch a new shuffle, of which a share is taken.
 
     Returns:
       int32 [epochs · minibatches, steps in a minibatch].

@@ -20,7 +20,7 @@ LEAST_SLOPE = 0.1
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """What B environments read: the next slots of an order, or the slots that cost least now.
+    """Slots that B environments read: the next slots of an order, or the slots that cost least now.
 
     Attributes:
       ahead: orders as slots, -1 padded, int32 [B, A].
@@ -38,7 +38,7 @@ class Windows:
     def of(
         cls, order: Int[Array, "G A"], each: int, by_cost: Bool[Array, ""], size: int
     ) -> Windows:
-        """Those of so many environments for each order."""
+        """Builds the windows of `each` environments per order."""
         slope = jnp.tile(LEAST_SLOPE ** jnp.linspace(0.0, 1.0, each), len(order))
         return cls(order.repeat(each, axis=0), slope, by_cost, size)
 

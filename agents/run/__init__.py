@@ -1,1 +1,1 @@
-"""What a run leaves on disk: folder, checkpoints, metrics, curve."""
+"""Writes and reads run folders: folder, checkpoints, metrics, curve."""

@@ -22,7 +22,7 @@ from veenv.agents.run.checkpoint_files import (
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a checkpoint held.
+    """The contents of a checkpoint.
 
     Attributes:
       number: of the train step.
@@ -166,7 +166,7 @@ class Schedule:
         self._last = time.monotonic()
 
     def is_due(self, number: int) -> bool:
-        """Whether to write one now, after train step `number`; if so, the next interval begins."""
+        """Returns whether to write one after train step `number`; then the next interval begins."""
         now = time.monotonic()
         if self._updates is not None:
             return number % self._updates == 0

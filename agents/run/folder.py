@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-
-import veenv
 from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.files import lock_folder, set_aside
@@ -26,6 +24,8 @@ from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress
+
+import veenv
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import file_name, is_local, write_bytes
@@ -215,7 +215,7 @@ class RunFolder:
         return self._attempt(path.name, lambda: order.save(path))
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:
-        """Whether something could be written; warns when that changes."""
+        """Tries to write something and returns whether it could; warns when that changes."""
         try:
             action()
         except Exception as error:
@@ -241,7 +241,7 @@ def identity_of(
     network: Network,
     played: TaskDistribution,
 ) -> dict[str, Any]:
-    """What a checkpoint must agree in with the run that goes on from it."""
+    """Returns what a checkpoint must agree in with the run that goes on from it."""
     shared: dict[str, Any] = {"agent": agent, "cost model": cost, "network": architecture(network)}
     prints = [fingerprint(graph)[:16] for graph in played.graphs]
     graphs = dict(zip(played.names, prints, strict=True))

@@ -46,7 +46,7 @@ class BestOrders:
         return self._orders.get(name)
 
     def cost(self, name: str) -> int:
-        """What the best order of a task costs; KeyError if no episode was played yet."""
+        """Returns what the best order of a task costs; KeyError if no episode was played yet."""
         return self._orders[name].counts[self.tasks.env.cost]
 
     def offer(

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
-
 from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
 from veenv.agents.training.learner import Learner
@@ -39,7 +38,7 @@ class CompilingError(TimeoutError):
 
 @dataclasses.dataclass(frozen=True)
 class TrainProgress:
-    """What the loop reports after every train step.
+    """The progress that the loop reports after every train step.
 
     Attributes:
       update: number of train steps so far.
@@ -89,7 +88,7 @@ class Limits:
         return min(1.0, max(of_steps, of_time))
 
     def within(self, call: Callable[[], Result], steps: int) -> Result:
-        """What a call returns; it is made in a thread, which outlives the time limit.
+        """Returns what a call returns; it is made in a thread, which outlives the time limit.
 
         So many steps have been played before.
 
@@ -118,14 +117,14 @@ class Limits:
             ) from None
 
     def spent(self, steps: int, seconds: float) -> str:
-        """What of it so many steps and seconds have used up, in words; empty if nothing."""
+        """Says which limit so many steps and seconds have used up, in words; empty if nothing."""
         if self.time_limit is not None and seconds > self.time_limit:
             return f"{self.time_limit:g} s"
         return f"{self.steps:,} steps" if self.steps is not None and steps >= self.steps else ""
 
 
 class Course:
-    """Where a run is: which of its starts is under way, and how far it is.
+    """The position of a run: which of its starts is under way, and how far it is.
 
     How many starts there is room for follows from a number of steps; with a time limit alone it is
     known after a few train steps.

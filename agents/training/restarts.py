@@ -22,7 +22,7 @@ class Starts:
 
     @classmethod
     def of(cls, updates: float, least: int, first: float = 0.0) -> Starts:
-        """As many starts as there is room for.
+        """Divides a budget into as many starts as there is room for.
 
         Args:
           updates: train steps that the rest of the budget has room for.

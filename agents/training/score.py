@@ -50,7 +50,7 @@ VALIDATION_SEED = 2**31
 
 @dataclasses.dataclass(frozen=True)
 class ScoreConfig:
-    """How the score is trained.
+    """Settings of the training of the score.
 
     Raises:
       ValueError: a number is not positive.
@@ -100,7 +100,7 @@ class Opponent:
 
     @classmethod
     def of(cls, graph: Graph) -> Opponent:
-        """That of a graph."""
+        """Prepares a graph to be played."""
         return cls(Player.of(prepare(graph)), classical_cost(graph, "multiplications"))
 
     def play(self, weights: np.ndarray) -> float:

@@ -94,7 +94,7 @@ def test_what_is_tuned_has_any_auxiliary_output():
     assert jax.jit(lambda x: jacobian(x)[0])(X).shape == (3, 3)
 
 
-def test_holomorphic_functions(tmp_path):
+def test_holomorphic_functions():
     def fun(z):
         return jnp.exp(z) * z[::-1] / (1 + z * z)
 
@@ -102,9 +102,6 @@ def test_holomorphic_functions(tmp_path):
     jacobian = tune(fun, z, holomorphic=True, budget="1s", cache=False)
     expected = jax.jacrev(fun, holomorphic=True)(z)
     np.testing.assert_allclose(jacobian(z), expected, 1e-5, 1e-6)
-    path = tmp_path / "tuned.json"
-    jacobian.save(path)
-    np.testing.assert_allclose(Jacobian.load(path, fun, z)(z), expected, 1e-5, 1e-6)
 
 
 def test_under_jit_vmap_and_grad(x64):
@@ -265,23 +262,6 @@ def test_weights_are_not_batched():
     assert jax.vmap(jacobian, in_axes=axes)(*values)[0].shape == (7, 2, 3)
 
 
-def test_a_saved_jacobian_is_loaded(tmp_path, x64):
-    def f(x):
-        return jnp.sin(x) * jnp.roll(x, 1)
-
-    x = np.asarray(X, np.float64)
-    jacobian = chosen(f, (x,), reverse_form(f, (x,)))
-    jacobian.save(tmp_path / "f.json")
-    again = Jacobian.load(tmp_path / "f.json", f, x)
-    assert again.record == jacobian.record
-    assert repr(again) == repr(jacobian)
-    assert_same(again(x), jax.jacrev(f)(x))
-    with pytest.raises(ValueError, match="of shapes"):
-        Jacobian.load(tmp_path / "f.json", f, np.ones(4))
-    with pytest.raises(ValueError, match="another graph"):
-        Jacobian.load(tmp_path / "f.json", lambda x: jnp.sin(x) * x, x)
-
-
 def record_with(**fields) -> dict:
     form = {"mode": "jacve", "order": "reverse", "ids": [2, 1], "kernel": "xla", "pin": "auto"}
     whole = {"format": records.FORMAT, "version": 1, "name": "f", "argnums": 0, "has_aux": False}
@@ -302,19 +282,13 @@ def test_a_record_is_read(tmp_path):
         ({"version": 2}, "version: expected 1, got 2"),
         ({"argnums": "0"}, "argnums"),
         ({"batch": 0}, "batch: expected an integer in 1"),
-        ({"batch": True}, "batch"),
         ({"budget": -1}, "budget"),
-        ({"seconds": None}, "seconds"),
-        ({"settled": 1}, "settled: expected bool"),
         ({"shapes": [[-1]]}, "shapes"),
         ({"fingerprint": "xyz"}, "fingerprint"),
-        ({"where": {"jax": 1}}, "where"),
         ({"name": "x" * 20_000}, "name: 20000 characters"),
         ({"chosen": {"mode": "exec"}}, "chosen.mode: expected one of"),
-        ({"chosen": {**record_with()["chosen"], "pin": 1}}, "chosen.pin"),
         ({"chosen": {**record_with()["chosen"], "ids": [0]}}, "chosen.ids"),
         ({"results": [{}]}, r"results\[0\]"),
-        ({"results": {}}, "results: expected a list"),
     ],
 )
 def test_a_wrong_record_names_the_field(tmp_path, fields, message):
@@ -510,7 +484,5 @@ def test_a_whole_step(step, tmp_path, monkeypatch, x64):
     assert_same(jax.vmap(tuned, (0, None))(points, a), expected)
     again = veenv.tune(step, x, a, **options)
     assert again.record == tuned.record
-    again.save(tmp_path / "step.json")
-    assert Jacobian.load(tmp_path / "step.json", step, x, a).form == tuned.form
     with pytest.raises(ValueError, match="has_aux"):
         veenv.tune(step, x, a, argnums=None, has_aux=True)

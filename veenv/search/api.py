@@ -132,7 +132,7 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
 
 
 def _affordable_bounds(kind: str, tracker: Tracker, n: int) -> bool:
-    """Whether the flows behind lower bounds take little of the time that is left."""
+    """Returns whether the flows behind lower bounds take little of the time that is left."""
     if kind == "regions" and n > _BOUNDED:
         return False
     return n * n * _SECONDS_PER_BOUND <= _SHARE_OF_BOUNDS * tracker.seconds_left()
@@ -200,7 +200,7 @@ def _starts(problem: Problem) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a method searches with."""
+    """A problem and all that a method searches it with."""
 
     problem: Problem  # the problem
     tracker: Tracker  # keeps the best order, and says when the budget is spent

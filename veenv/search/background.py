@@ -52,7 +52,7 @@ class Background(Future[T]):
         thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the work has ended, after waiting for it for some seconds at most."""
+        """Waits for some seconds at most, and returns whether the work has ended."""
         return bool(wait([self], min(max(0.0, seconds), threading.TIMEOUT_MAX)).done)
 
 

@@ -65,7 +65,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback sees.
+    """The state of a search as a progress callback sees it.
 
     Attributes:
       cost: best cost so far.
@@ -164,11 +164,11 @@ class Tracker:
         return float("inf") if limit is None else limit - self.seconds
 
     def spent(self) -> bool:
-        """Whether the budget is spent."""
+        """Returns whether the budget is spent."""
         return self._closed or self.evaluations_left() <= 0 or self.seconds_left() <= 0
 
     def done(self) -> bool:
-        """Whether the budget is spent or the best order is proven optimal."""
+        """Returns whether the budget is spent or the best order is proven optimal."""
         return self.cost <= self.lower_bound or self.spent()
 
     @contextmanager

@@ -41,7 +41,7 @@ _RESAMPLES = 2000  # of the bootstrap: its quantiles then vary by about one part
 
 @dataclass(frozen=True)
 class Row:
-    """What was found on one task.
+    """The results on one task.
 
     Attributes:
       task: its name.
@@ -116,7 +116,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a policy found on a set of tasks; `print` shows the table.
+    """The results of a policy on a set of tasks; `print` shows the table.
 
     Attributes:
       policy: its name.

@@ -89,7 +89,7 @@ def propose(
     size: int | None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """What a method proposes, as local orders: the best guess, and at most `size` others.
+    """Returns what a method proposes, as local orders: the best guess, and at most `size` others.
 
     `wanted` is asked while the method works.
 

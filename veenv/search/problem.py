@@ -34,7 +34,7 @@ class Problem:
 
     @property
     def waits(self) -> bool:
-        """Whether some vertices must wait for others (`veenv.graph.precedence`)."""
+        """Returns whether some vertices must wait for others (`veenv.graph.precedence`)."""
         return len(self.core.before) > 0
 
     def to_ids(self, order: np.ndarray | Sequence[int]) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ class Race:
         self._news: queue.SimpleQueue[Progress] = queue.SimpleQueue()
 
     def wanted(self) -> bool:
-        """Whether anybody waits for the search."""
+        """Returns whether anybody waits for the search."""
         return not self.left
 
     def start(self, order: np.ndarray) -> Tracker:

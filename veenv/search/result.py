@@ -1,4 +1,4 @@
-"""What a search found."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
       order: vertex ids in elimination order.
@@ -66,7 +66,7 @@ class SearchResult:
 
     @classmethod
     def of(cls, race: Race, method: str, seed: int) -> SearchResult:
-        """What a race that is over has found.
+        """Builds the result of a race that is over.
 
         Args:
           race: the race.

@@ -8,14 +8,14 @@ from typing import Any
 
 import jax
 from tyro.conf import OmitArgPrefixes
-
-from veenv import evaluate, sets
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.training.inputs import Played
+
+from veenv import evaluate, sets
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import as_path, parse_object
@@ -107,7 +107,7 @@ def main() -> None:
 def play(
     network: GraphNetwork, played: TaskDistribution, args: EvaluateArgs
 ) -> dict[str, Evaluation]:
-    """What the network and others find, by the name of their column.
+    """Plays with the network and with others; the evaluations by the name of their column.
 
     Raises:
       ValueError: a task cannot be played, or the budget of annealing is none.
@@ -132,7 +132,7 @@ def play(
 
 
 def read_tasks(args: EvaluateArgs) -> TaskDistribution:
-    """What is played.
+    """Returns the tasks to play.
 
     Raises:
       ValueError: a task is unknown, or the run does not say which.

@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def read_graph(args: SearchArgs) -> tuple[tasks.Task, Graph]:
-    """What the arguments ask for, and its graph.
+    """Returns the task that the arguments ask for, and its graph.
 
     Raises:
       ValueError: if there is no such task or function, or the function cannot be traced.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from tyro.conf import OmitArgPrefixes
-
-import veenv
-from veenv import tasks
 from veenv.agents.cli.signals import raising_interrupts
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.function import FunctionConfig
+
+import veenv
+from veenv import tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +37,6 @@ class TuneArgs:
     cache: bool = True
     """Take what was found before and remember what is found; `--no-cache` does neither."""
 
-    out: str | None = None
-    """File for what was found, such as `tuned.json`."""
-
     def __post_init__(self) -> None:
         """Checks that there is one thing to tune."""
         self.own.check_one(self.task)
@@ -60,9 +57,6 @@ def main() -> int:
                 cache=args.cache,
             )
         say(f"{jacobian!r}\n\n{jacobian.table()}")
-        if args.out is not None:
-            jacobian.save(args.out)
-            say(f"\nwritten to {args.out}")
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     return 0

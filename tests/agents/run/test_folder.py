@@ -251,7 +251,7 @@ def test_an_odd_record_of_a_run_is_one_error_and_changes_nothing(
     monkeypatch.setattr(folder.checkpoints, "restore", lambda state: restored)
     (folder.path / "metrics.jsonl").write_text('{"update": 5}\n')
     before = {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()}
-    with pytest.raises(ValueError, match=r"^checkpoint .*3: "):
+    with pytest.raises(ValueError, match=r"^checkpoint .*3.checkpoint: "):
         folder.resume(trainer.init())
     assert {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()} == before
     assert said == []

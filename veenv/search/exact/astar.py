@@ -49,7 +49,7 @@ SOLVED, RUNNING, FULL = 0, 1, 2
 
 @compiled
 def _is_safe(core, bits, v, bound):
-    """Whether v, of a plain scalar graph, may be eliminated next (rules a, b and c)."""
+    """Returns whether v, of a plain scalar graph, may be eliminated next (rules a, b and c)."""
     ins, outs = degree(bits, PRED, v), degree(bits, SUCC, v)
     if core.kept[v] or ins * outs > bound:
         return False
@@ -72,7 +72,7 @@ def _is_safe(core, bits, v, bound):
 
 @compiled
 def _may_go(core, gone, v):
-    """Whether what must go before v is in a set (uint64 [Wn])."""
+    """Returns whether what must go before v is in a set (uint64 [Wn])."""
     if core.before.shape[0] > 0:
         for k in range(gone.shape[0]):
             if core.before[v, k] & ~gone[k] != ZERO:
@@ -149,7 +149,7 @@ def solve_astar(
     patterns: Patterns | None = None,
     max_states: int = _MAX_STATES,
 ) -> bool:
-    """Whether the tracker's order is proven optimal, or the optimum found, within its budget.
+    """Proves the tracker's order optimal, or finds the optimum; returns whether it could.
 
     The bounds are `vertex_bounds`, each vertex on its own, unless `patterns` has more.
     """

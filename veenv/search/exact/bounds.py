@@ -70,7 +70,7 @@ def vertex_bounds(problem: Problem) -> np.ndarray:
 
 
 def _is_full(s: Structure, at_out: bool) -> bool:
-    """Whether values vary along every axis of the target (`at_out`) or of the source."""
+    """Returns whether values vary along every axis of the target (`at_out`) or of the source."""
     if s.unit:
         return False
     if at_out:

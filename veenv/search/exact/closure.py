@@ -1,4 +1,4 @@
-"""Every structure that an edge of a graph of arrays may have, whichever order brought it about.
+"""Names every structure that an edge of a graph of arrays may have, whatever the order.
 
 **The edge u → w after a set S is eliminated** stands for the paths from u to w through S.  Let M be
 the vertices on these paths.  Its structure depends on the order of M only: another vertex of S
@@ -77,7 +77,7 @@ class Closure:
         return found
 
     def _sets(self, u: int, w: int, gone: int, present: int) -> set[int] | None:
-        """What may be eliminated on paths from u to w, up to vertices that make no difference."""
+        """Returns what may be eliminated on paths from u to w, as sets that differ in effect."""
         allowed = self.between(u, w) & ~present
         sets: set[int] = {0}
         for count, path in enumerate(self._paths(u, w, allowed)):
@@ -116,7 +116,7 @@ def members(bits: int) -> Iterator[int]:
 
 
 def _reached(neighbours: Mapping[int, Collection[int]], start: int, allowed: int) -> int:
-    """What can be reached from `start` through `allowed`, as bits."""
+    """Returns what can be reached from `start` through `allowed`, as bits."""
     found, stack = 0, [start]
     while stack:
         for x in neighbours.get(stack.pop(), ()):

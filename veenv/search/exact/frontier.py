@@ -78,7 +78,7 @@ def _edge_digest(nodes, u, w, structure):
 
 @compiled
 def array_digest_change(core, bits, ids, v):
-    """How the hash of an array state changes if v is eliminated; the state stays."""
+    """Computes how the hash of an array state changes if v is eliminated; the state stays."""
     keys, results, handle = core.keys, core.results, core.handle
     nodes, words, kept = ids.shape[0], bits.shape[2], core.kept[v]
     change = ZERO

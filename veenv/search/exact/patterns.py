@@ -231,7 +231,7 @@ def _least_cost(
 
 
 def _multiplications(post: Structure | None, pre: Structure | None) -> int:
-    """Those of a product of valued edges; at least one if the structures are not known."""
+    """Returns those of a product of valued edges; at least one if structures are not known."""
     return 1 if post is None or pre is None else multiply(post, pre).multiplications
 
 

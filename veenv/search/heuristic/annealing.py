@@ -78,7 +78,7 @@ def make_tape(problem: Problem) -> Tape:
 
 
 def set_determined(core: Any) -> Any:
-    """Whether the state depends on the set of eliminated vertices only; for compiled callers."""
+    """Returns whether the set of eliminated vertices alone decides the state; for kernels."""
     raise TypeError("set_determined is called from compiled code only")
 
 
@@ -107,7 +107,7 @@ def load(core, tape, order):
 
 @compiled
 def same(a, b):
-    """Whether two contiguous arrays of one shape are equal."""
+    """Returns whether two contiguous arrays of one shape are equal."""
     x, y = a.reshape(a.size), b.reshape(b.size)
     for start in range(0, x.shape[0], 64):
         differ = False
@@ -246,7 +246,7 @@ def random_move(trial, where, starts, neighbours, rng):
 
 @compiled
 def _is_legal(core, trial, lo, hi, left):
-    """Whether no vertex at lo .. hi of `trial` stands before one there that it must wait for.
+    """Returns whether no vertex at lo .. hi of `trial` goes before one it must wait for.
 
     The order is legal but for the window; `left`, uint64 [Wn], is scratch.
     """

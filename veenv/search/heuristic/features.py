@@ -1,4 +1,4 @@
-"""What the learned score of a vertex is made of, of scalars (sets of bits) and of arrays.
+"""Computes the features of the learned score of a vertex, of scalars (sets of bits) and of arrays.
 
 Of arrays sizes count, not only numbers of edges: how eliminating a vertex changes the costs of its
 neighbours is computed with the structure algebra's tables, and every variable has its number of
@@ -30,7 +30,7 @@ def node_sizes(problem: Problem) -> np.ndarray:
 
 
 def static_of(problem: Problem) -> np.ndarray:
-    """What stays, of every vertex, float64 [n, 5], and with a column before them of arrays.
+    """Computes what stays, of every vertex: float64 [n, 5], of arrays with a column before.
 
     The logarithms of its elements (of arrays), of those of the inputs that it depends on and of
     those of the outputs that it reaches; its place in the trace; the same times how many more
@@ -132,7 +132,7 @@ ARRAYS = 19, 6
 
 @compiled
 def _count(core, post, pre):
-    """What the product of two edges costs."""
+    """Returns what the product of two edges costs."""
     return core.counts[0, lookup(core.keys, core.handle, post, pre, 0)]
 
 
@@ -147,7 +147,7 @@ def _joined(core, post, pre, old):
 
 @compiled
 def _through(core, bits, ids, u, w, edge, forward):
-    """What products of an edge u → w cost: with the edges into u, or with those out of w."""
+    """Sums what products of an edge u → w cost: with the edges into u, or with those out of w."""
     total, row = np.int64(0), PRED if forward else SUCC
     centre = u if forward else w
     for k in range(bits.shape[2]):
@@ -164,14 +164,14 @@ def _through(core, bits, ids, u, w, edge, forward):
 
 @compiled
 def _change(core, bits, ids, u, w, old, new, forward):
-    """How what products of an edge u → w cost changes as `new` takes the place of `old`."""
+    """Computes how the cost of products of an edge u → w changes as `new` replaces `old`."""
     before = np.int64(0) if old == 0 else _through(core, bits, ids, u, w, old, forward)
     return _through(core, bits, ids, u, w, new, forward) - before
 
 
 @compiled
 def _changes(core, bits, ids, outs, v):
-    """What eliminating v would change.
+    """Computes what eliminating v would change.
 
     Returns new edges, and the changes of what eliminating all predecessors and all successors
     costs.

@@ -234,7 +234,7 @@ def advance(core, bits, ids, window):
 
 
 class Sweeper:
-    """What sweeps over the order of one problem share."""
+    """Sweeps over the order of one problem; holds what they share."""
 
     def __init__(self, problem: Problem, tracker: Tracker, seed: int):
         self.problem, self.tracker = problem, tracker

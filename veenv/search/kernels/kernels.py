@@ -40,7 +40,7 @@ class ScalarCore(NamedTuple):
 
 @compiled
 def may_go(core, alive, v):
-    """Whether what must go before v is gone: `alive` (bool [n]) are those left."""
+    """Returns whether what must go before v is gone: `alive` (bool [n]) are those left."""
     if core.before.shape[0] == 0:
         return True
     for k in range(core.before.shape[1]):
@@ -134,7 +134,7 @@ def connect(bits, kept, v, valued):
 
 @compiled
 def scalar_eliminate(bits, kept, plain, additions, v):
-    """What eliminating v from a scalar graph costs; does so."""
+    """Eliminates v from a scalar graph and returns what that costs."""
     count = scalar_additions(bits, v) if additions else 0
     if not plain:
         count += scalar_cost(bits, v)
@@ -147,7 +147,7 @@ def scalar_eliminate(bits, kept, plain, additions, v):
 
 @compiled
 def scalar_price(bits, plain, additions, v):
-    """What eliminating v from a scalar graph would cost."""
+    """Returns what eliminating v from a scalar graph would cost."""
     count = degree(bits, PRED, v) * degree(bits, SUCC, v) if plain else scalar_cost(bits, v)
     return count + scalar_additions(bits, v) if additions else count
 
@@ -194,7 +194,7 @@ def lookup(keys, handle, first, second, kind):
 
 @compiled
 def array_eliminate(core, bits, ids, v, commit):
-    """What eliminating v from an array graph costs; does so if `commit`."""
+    """Returns what eliminating v from an array graph costs; does so if `commit`."""
     words = bits.shape[2]
     keys, results, counts, handle = core.keys, core.results, core.counts, core.handle
     kept, additions = core.kept[v], core.additions
@@ -256,7 +256,7 @@ def _eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 
 
 def cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """What eliminating v now would cost, the state unchanged; for compiled callers."""
+    """Returns what eliminating v now would cost, the state unchanged; for compiled callers."""
     raise TypeError("cost_of is called from compiled code only")
 
 

@@ -1,4 +1,4 @@
-"""Which form is fastest, by the clock, and is that certain?"""
+"""Decides which form is fastest, by the clock, and whether that is certain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHEAP = 0.1  # share of it that a call takes at most of a form that takes part 
 
 @dataclass(eq=False)
 class Trial:
-    """What became of a form."""
+    """The trial of a form: its times, or why there are none."""
 
     form: Form  # the form
     first: float = inf  # seconds of a call before the rounds; infinite if it was not called
@@ -184,7 +184,7 @@ class Contest:
         return True
 
     def _rests(self, trial: Trial, winner: Trial) -> bool:
-        """Whether a form is known to be so slow that it takes no part in further rounds."""
+        """Returns whether a form is known to be so slow that it takes no part in further rounds."""
         expensive = trial.first > _CHEAP * self._turn
         return expensive and self._slow(trial) and _known(trial, winner)
 
@@ -198,7 +198,7 @@ class Contest:
         self._rounds.leave(trial.form)
 
     def _certain(self) -> bool:
-        """Whether further rounds would change neither who wins nor, by much, its ratio."""
+        """Returns whether further rounds would change neither who wins nor, by much, its ratio."""
         winner, *others = kept = self._kept()
         if any(trial not in kept for trial in self._in):
             return False
@@ -210,7 +210,7 @@ class Contest:
         return self._is_close()
 
     def _is_close(self) -> bool:
-        """Whether the ratio that would be told is known, or gets no better by further rounds."""
+        """Returns whether the ratio that would be told is known, or gets no better."""
         winner, mode = self.verdict(), self.mode()
         if winner is None or mode is None or self._rests(mode, winner):
             return True
@@ -219,5 +219,5 @@ class Contest:
 
 
 def _known(slow: Trial, other: Trial) -> bool:
-    """Whether the ratio of a form that is far slower is known well enough."""
+    """Returns whether the ratio of a form that is far slower is known well enough."""
     return len(slow.seconds.keys() & other.seconds.keys()) >= _FEW

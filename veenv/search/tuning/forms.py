@@ -46,17 +46,17 @@ class Form:
 
     @property
     def usual(self) -> bool:
-        """Whether it needs no tuning: `jacve` by itself, JAX's own mode, a step as it is."""
+        """Returns whether it needs no tuning: `jacve` by itself, JAX's own mode, a step."""
         return self.mode not in ("jacve", "fuse") or self.order == "auto"
 
     @property
     def by_jax(self) -> bool:
-        """Whether others are measured by it: JAX's own mode, or a step without `jacve`."""
+        """Returns whether others are measured by it: JAX's own mode, or a step without `jacve`."""
         return self.mode in ("jacfwd", "jacrev") or (self.mode == "xla" and self.order != "jacve")
 
     @property
     def label(self) -> str:
-        """What the form is called in a table."""
+        """Returns what the form is called in a table."""
         if self.mode in ("xla", "fuse"):
             given = f" with {_named(self.order)}" if self.order else ""
             return ("the step" if self.mode == "xla" else "fuse") + given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +10,8 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.graph.program import hiding_aux, trace
-from veenv.orders.order import fingerprint
-from veenv.search.tuning import records
 from veenv.search.tuning.records import Record, Result
-from veenv.search.tuning.work import graph_of, shapes_of
+from veenv.search.tuning.work import shapes_of
 
 _JITTED = (jax.Array, np.ndarray, np.generic, float, complex, int)
 _NEEDS_VALUES = (TypeError, IndexError)
@@ -74,13 +70,13 @@ class Jacobian:
             return result
 
     def _fitting(self, *args: Any, **kwargs: Any) -> Any:
-        """As `__call__`, uncompiled; shapes are compared where it is traced, not in every call."""
+        """Computes it uncompiled; shapes are compared where it is traced, not in every call."""
         fits = shapes_of(args) == self.record.shapes
         return (self._tuned if fits else self._other)(*args, **kwargs)
 
     @property
     def form(self) -> str:
-        """What was chosen, such as ``"jacve reverse, one kernel"``."""
+        """Returns what was chosen, such as ``"jacve reverse, one kernel"``."""
         return self.record.chosen.label
 
     @property
@@ -109,54 +105,13 @@ class Jacobian:
         )
 
     def table(self) -> str:
-        """What was tried, as a Markdown table, the fastest first."""
+        """Returns what was tried as a Markdown table, the fastest first."""
         rows = sorted(self.record.results, key=lambda r: (r.median is None, r.median or 0.0))
         lines = [
             "| form | µs | ratio (95 %) | rounds | compile, s | temporary, kB | |",
             "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
         ]
         return "\n".join([*lines, *(_row(r, r.form == self.record.chosen) for r in rows)])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes what was found as JSON, aside first and then renamed into place.
-
-        Raises:
-          OSError: if it cannot be written.
-        """
-        records.write(path, self.record)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], fun: Callable[..., Any], *args: Any) -> Jacobian:
-        """The Jacobian of a function in the form that a file has chosen.
-
-        Args:
-          path: the file.
-          fun: the function that was tuned.
-          *args: arguments of the shapes that it was tuned for.
-
-        Raises:
-          ValueError: if the file is not right, or is for other shapes or another graph.
-          OSError: if it cannot be read.
-        """
-        record = records.read(path)
-        if shapes_of(args) != record.shapes:
-            raise ValueError(
-                f"tuned file {os.fspath(path)} is for arguments of shapes {record.shapes}, got "
-                f"{shapes_of(args)}"
-            )
-        if record.argnums is None:
-            return cls(fun, record)
-        options = {"argnums": record.argnums, "has_aux": record.has_aux}
-        program = trace(hiding_aux(fun, record.has_aux), args, **options)
-        graph = graph_of(program, holomorphic=record.holomorphic)
-        if record.fingerprint != fingerprint(graph):
-            raise ValueError(
-                f"tuned file {os.fspath(path)} is for another graph than that of "
-                f"{getattr(fun, '__name__', fun)}; tune anew"
-            )
-        if not record.chosen.usual:
-            graph.check_order(record.chosen.ids)
-        return cls(fun, record)
 
 
 def _row(r: Result, chosen: bool) -> str:

@@ -1,4 +1,4 @@
-"""What tuning found, as JSON: written aside and renamed, checked field by field when read."""
+"""Records of tuning, as JSON: written aside and renamed, checked field by field when read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Record:
-    """What `veenv.tune` found.
+    """The result of `veenv.tune`.
 
     Attributes:
       name: name of the function.
@@ -92,7 +92,7 @@ class Record:
 
     @property
     def usual(self) -> Form:
-        """What is fastest of what needs no tuning."""
+        """Returns the fastest form of those that need no tuning."""
         own = [r for r in self.results if r.form.usual and r.median is not None]
         none = AUTO if self.argnums is not None else self.chosen
         return min(own, key=lambda r: r.median or 0.0).form if own else none

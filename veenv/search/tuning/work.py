@@ -84,7 +84,7 @@ class Point:
         return of_leaves
 
     def values(self, batch: int | None, seed: int) -> list[Any]:
-        """What the programs are called with: the point, or a batch of points near it."""
+        """Returns what the programs are called with: the point, or a batch of points near it."""
         found = []
         for number, (k, batched) in enumerate(zip(self.varying, self.axes, strict=True)):
             x = self.whole[k]
@@ -259,7 +259,7 @@ class Tuning:
         self._compared(forms)
 
     def _text(self, form: Form) -> str:
-        """What a step computes; empty where that has no text, and nothing is remembered."""
+        """Returns what a step computes, as a text; empty where that has none."""
         try:
             step = self._point.function(self._made(form))
             return text_of_jaxpr(jax.make_jaxpr(step)(*self._point.values(None, 0))) or ""
@@ -274,7 +274,7 @@ class Tuning:
             raise errors[self._usual[-1]]
 
     def record(self) -> Record:
-        """What was found, which is remembered if anything was timed."""
+        """Returns the result, which is remembered if anything was timed."""
         if self._found is not None:
             return self._found
         contest = self._contest
@@ -325,7 +325,7 @@ class Tuning:
 
     @functools.cached_property
     def _values(self) -> list[Any]:
-        """What the programs are called with."""
+        """Returns what the programs are called with."""
         return self._point.values(self._batch, self._seed)
 
     def _name_in_cache(self, program: Program) -> str:
@@ -351,7 +351,7 @@ class Tuning:
         return folder and folder / "tuned" / f"{self._key}.json"
 
     def _remembered(self) -> Record | None:
-        """What an earlier call found that had as much time."""
+        """Returns the result of an earlier call that had as much time."""
         path = self._path()
         if path is None:
             return None
