@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from veenv.search.exact.subsets import solve_subsets
 
 from tests.sampling import few
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
+from veenv.search.exact.astar import solve_astar
 from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.problem import prepare
 
@@ -99,7 +99,7 @@ def test_the_best_found_is_the_best_legal_order(shape):
             problem = prepare(graph)
             first = problem.to_local(graph.reverse())
             tracker = Tracker(problem, first, Budget(evaluations=1 << 20))
-            assert solve_subsets(problem, tracker)
+            assert solve_astar(problem, tracker)
             assert tracker.cost == tracker.lower_bound == best
     assert found_better
 
