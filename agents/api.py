@@ -32,7 +32,6 @@ from veenv.agents.training.inputs import (
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, TrainProgress
 from veenv.agents.training.loop import train as rounds
-
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove

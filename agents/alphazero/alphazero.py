@@ -9,6 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
+
 from veenv.agents.alphazero.planning import Searches, self_play
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
@@ -19,7 +20,6 @@ from veenv.agents.ppo.gae import generalized_advantages
 from veenv.agents.ppo.rollouts import Episodes
 from veenv.agents.ppo.trainer import Agent, Trainer
 from veenv.agents.ppo.updates import Loss, Stats, TrainState
-
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
 PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl window".split()

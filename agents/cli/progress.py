@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self, TextIO
 
 from tqdm import tqdm
+
 from veenv.agents.config.args import printable
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress

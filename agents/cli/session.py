@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
+
+from veenv import Graph, Order
 from veenv.agents.cli.progress import ProgressDisplay
 from veenv.agents.cli.report import optimality, result_table, verdict
 from veenv.agents.cli.signals import PREEMPTED, until_signal
@@ -21,8 +23,6 @@ from veenv.agents.run.folder import RunFolder
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.inputs import AGENTS
 from veenv.agents.training.loop import CompilingError, DivergedError, Limits, train
-
-from veenv import Graph, Order
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare
 from veenv.measure.proof import prove

@@ -9,8 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
-from veenv.agents.nn.encoding import GraphInputs, encode, num_features
 
+from veenv.agents.nn.encoding import GraphInputs, encode, num_features
 from veenv.env import EnvParams, Observation, State, VertexEnv
 
 # Scale of sums over vertices, so that they come out of the order of one.

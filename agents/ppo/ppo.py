@@ -10,6 +10,7 @@ import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.nn.distributions import log_prob_and_entropy
 from veenv.agents.nn.own import Network
@@ -20,7 +21,6 @@ from veenv.agents.ppo.phases import PHASES, in_phases
 from veenv.agents.ppo.rollouts import Episodes, Trajectory, rollout
 from veenv.agents.ppo.stretches import sweep
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, anneal
-
 from veenv.env import EnvParams, VertexEnv
 
 

@@ -8,11 +8,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
 from veenv.agents.nn.distributions import choose
 from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo.phases import phases_of
 from veenv.agents.ppo.windows import Windows, next_slots
-
 from veenv.env import EnvParams, State, VertexEnv
 from veenv.env.counts import Count, largest_like, select
 

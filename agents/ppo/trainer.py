@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.devices import Placement, place
 from veenv.agents.nn.networks import GraphNetwork, check_observation
@@ -25,7 +26,6 @@ from veenv.agents.ppo.phases import whole
 from veenv.agents.ppo.ppo import make_loss, play_batch
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
-
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
 from veenv.orders.order import Order

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
+import veenv
 from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.files import lock_folder, set_aside
@@ -24,8 +26,6 @@ from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress
-
-import veenv
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import file_name, is_local, write_bytes

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from veenv.agents.files import append_bytes, set_aside
-
 from veenv.measure.rows import read_rows
 from veenv.orders.documents import is_local, write_bytes
 

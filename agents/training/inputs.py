@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
+
+from veenv import Graph, tasks
 from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.config.search import SearchConfig
@@ -20,8 +22,6 @@ from veenv.agents.nn.weights import architecture
 from veenv.agents.policy import policy_orders
 from veenv.agents.ppo.ppo import StepsLoss, make_loss
 from veenv.agents.ppo.trainer import PPO, Trainer
-
-from veenv import Graph, tasks
 from veenv.env import TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
 from veenv.env.task_set import stack_params

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from veenv.agents.config.ppo import LARGE
 from veenv.agents.ppo.trainer import Trainer, Update
 from veenv.agents.training.best import BestOrders
-
 from veenv.env.rewards import cheaper_classical
 from veenv.orders.order import Order
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
+
 from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
 from veenv.agents.training.learner import Learner

@@ -8,14 +8,14 @@ from typing import Any
 
 import jax
 from tyro.conf import OmitArgPrefixes
+
+from veenv import evaluate, sets
 from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import load_weights
 from veenv.agents.training.inputs import Played
-
-from veenv import evaluate, sets
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import as_path, parse_object

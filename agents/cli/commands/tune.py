@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from tyro.conf import OmitArgPrefixes
-from veenv.agents.cli.signals import raising_interrupts
-from veenv.agents.config.args import fail, parse, say
-from veenv.agents.config.function import FunctionConfig
 
 import veenv
 from veenv import tasks
+from veenv.agents.cli.signals import raising_interrupts
+from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.function import FunctionConfig
 
 
 @dataclasses.dataclass(frozen=True)
