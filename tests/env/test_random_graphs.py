@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,3 +61,33 @@ def test_the_mean_number_of_uses_follows():
         words = np.asarray(params.initial.present)
         uses = np.bitwise_count(words).sum() / (len(keys) * spec.rows)
         assert fan_out - 0.1 < uses < fan_out + 0.5
+
+
+@pytest.mark.parametrize("cost", spared(COST_MODELS, "multiplications", "operations"))
+@pytest.mark.parametrize("wide", spared((False, True), False))
+def test_their_rewards_are_measured_as_the_environment_does(cost, wide):
+    """Against graphs of the same edges that are encoded on the host."""
+    spec = replace(veenv.make("Robertson", cost=cost).spec.padded(**SIZES), wide=wide)
+    ids = (7, *range(1, 7), *range(20, 7, -1))
+    for k, shaping in enumerate([None, "forward", "reverse", "markowitz", "classical", ids]):
+        options = {"cost": cost, "spec": spec, "normalise": k % 2 == 0}
+        small = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, **options)
+        small.shaping = shaping  # ids are of the random graphs, not of this one
+        params = random_params(jax.random.key(k), small)
+        adjacency = np.asarray(small.reset(None, params)[0].adjacency)
+        game = veenv.make(edges_of(adjacency).graph(), **options, shaping=shaping)
+        expected = game.default_params
+        np.testing.assert_array_equal(params.reference, expected.reference)
+        np.testing.assert_array_equal(params.scale, expected.scale)
+        returned = small.transition(small.init(params), 3, params)[1]
+        assert float(returned) == float(game.transition(game.init(), 3)[1])
+
+
+def test_shaping_by_the_order_of_one_graph_is_refused():
+    order = veenv.best_order("Robertson")
+    with pytest.raises(ValueError, match="an Order is of one graph"):
+        random_params(jax.random.key(0), veenv.make("Robertson", shaping=order))
+    shaped = veenv.make("Robertson", shaping="reverse")
+    shaped.shaping = (1, 2)
+    with pytest.raises(ValueError, match="misses"):
+        random_params(jax.random.key(0), shaped)

@@ -377,3 +377,36 @@ def test_fork(said):
     """A child keeps the kernels, and no lock stays taken in it."""
     _, ([_, line, *_], complaint) = said
     assert line == "child 0", complaint
+
+
+@jax.custom_vjp
+def _reversed(x):
+    return x
+
+
+_reversed.defvjp(lambda x: (x, None), lambda _, g: (-g,))
+
+
+@jax.custom_jvp
+def _hidden(x):
+    return jnp.zeros_like(x)
+
+
+_hidden.defjvp(lambda p, t: (_hidden(*p), 3 * t[0]))
+
+
+@pytest.mark.parametrize("ruled", [jax.lax.stop_gradient, _reversed, _hidden])
+def test_copies_and_constants_have_the_derivatives_of_their_rules(ruled):
+    """By its value it is an argument or a constant, and not by its derivative."""
+    x = jnp.array([0.3, 0.7])
+    wanted = jax.jacrev(ruled)(x)
+    with_aux = lambda x: (x, {"aux": ruled(x)})  # noqa: E731
+    for fun in (
+        veenv.fuse(ruled),
+        lambda x: veenv.jacve(with_aux, has_aux=True)(x)[1]["aux"],
+        lambda x: veenv.jacve(with_aux, "forward", has_aux=True, kernel="fused")(x)[1]["aux"],
+    ):
+        np.testing.assert_array_equal(fun(x), ruled(x))
+        np.testing.assert_array_equal(jax.jacrev(fun)(x), wanted)
+        rows = jax.jacrev(lambda z, fun=fun: jax.vmap(fun)(z).sum(0))(x[None])
+        np.testing.assert_array_equal(rows[:, 0], wanted)

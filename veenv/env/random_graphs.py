@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.env.bits import pack_flags
+from veenv.env.counts import Count, less, select
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.rules_scalar import ScalarEdges
+from veenv.env.env import VertexEnv
+from veenv.env.rules_scalar import ScalarEdges, ScalarRules
+from veenv.graph.graph import check_order
+from veenv.orders.order import Order
 
 
 def random_params(
-    key: PRNGKeyArray, spec: Spec, *, fan_out: float = 1.4, window: int = 32
+    key: PRNGKeyArray, spec: Spec | VertexEnv, *, fan_out: float = 1.4, window: int = 32
 ) -> EnvParams:
     """The params of a random function of scalars, of just the sizes of a spec.
 
@@ -22,27 +29,30 @@ def random_params(
 
     Args:
       key: a key.
-      spec: the sizes, of a scalar environment.
+      spec: a scalar environment, or its sizes alone.
       fan_out: mean number of uses of an input or a vertex, from 1 to 2, about.
       window: how far back an equation reaches, in equations.
 
     Returns:
-      Params for every environment of that spec whose rewards are neither shaped nor normalised:
-      others refuse them, as there is no reference order and no scale.
+      Params whose rewards are shaped and normalised as the environment's are.  Those of a `Spec`
+      are for environments that do neither: the rest refuse them, as there is no reference order
+      and no scale.
 
     Raises:
-      ValueError: the spec is not scalar, or makes moves wait.
+      ValueError: the spec is not scalar or makes moves wait, or the environment's rewards are
+        shaped by an `Order`, which is of one graph, or by ids that are no order of all slots.
 
     Examples:
       >>> import veenv
       >>> env = veenv.make("HumanHeartDipole")
-      >>> params = jax.vmap(lambda key: random_params(key, env.spec))(
+      >>> params = jax.vmap(lambda key: random_params(key, env))(
       ...     jax.random.split(jax.random.key(0), 3)
       ... )
       >>> obs, state = jax.vmap(lambda p: env.reset(None, p))(params)
       >>> state.action_mask.sum(-1).tolist()
       [78, 78, 78]
     """
+    env, spec = (spec, spec.spec) if isinstance(spec, VertexEnv) else (None, spec)
     if not spec.scalar or spec.precedence:
         raise ValueError(f"random graphs are of scalars without rules that wait, got {spec}")
     edges = _edges(key, spec, fan_out, window)
@@ -60,13 +70,63 @@ def random_params(
     # Of each vertex all that can be above and below; a margin for the rounding of rewards.
     above = spec.num_inputs + slots.astype(jnp.float32)
     below = spec.num_actions - 1 - slots.astype(jnp.float32) + spec.num_outputs
-    return EnvParams(
+    params = EnvParams(
         vertex_ids=slots + 1,
         is_output=jnp.zeros(spec.num_actions, bool),
         static_features=features.astype(jnp.float32),
         worst_total=(above * below).sum() * jnp.float32(2 if spec.additions else 1) * 1.01 + 1,
         initial=ScalarEdges(present, present if spec.unit_edges else None),
     )
+    return params if env is None else _measured(params, env)
+
+
+def _measured(params: EnvParams, env: VertexEnv) -> EnvParams:
+    """Returns params with the reference order and the scale of an environment's rewards."""
+    spec, shaping = env.spec, env.shaping
+    rules, slots = ScalarRules(spec), jnp.arange(spec.num_actions, dtype=jnp.int32)
+
+    def costs(order: Int[Array, " A"] | None) -> Count:
+        """Returns what each slot costs in an order, by default in Markowitz's."""
+
+        def step(carry: Any, slot: Int[Array, ""]) -> Any:
+            core, left = carry
+            if order is None:
+                ins, outs, _ = rules.degrees(core, params)
+                degrees = jnp.where(left, ins * outs, jnp.iinfo(jnp.int32).max)
+                slot = degrees.argmin().astype(jnp.int32)
+            core, cost = rules.eliminate(core, params, slot, jnp.asarray(True))
+            return (core, left.at[slot].set(False)), (slot, cost)
+
+        start = params.initial, jnp.ones(spec.num_actions, bool)
+        _, (played, paid) = jax.lax.scan(step, start, slots if order is None else order)
+        return jax.tree.map(lambda x: jnp.zeros_like(x).at[played].set(x), paid)
+
+    def cheapest() -> Count:
+        """Returns those of the cheapest of the orders forward, reverse and Markowitz."""
+        least, *others = costs(slots), costs(slots[::-1]), costs(None)
+        for other in others:
+            least = select(less(_total(other), _total(least)), other, least)
+        return least
+
+    if env.normalise:
+        scale = jnp.maximum(_total(cheapest()).astype(jnp.float32), 1)
+        params = replace(params, scale=scale)
+    if shaping is None:
+        return params
+    named = {"forward": slots, "reverse": slots[::-1], "markowitz": None}
+    if shaping == "classical":
+        return replace(params, reference=cheapest())
+    if isinstance(shaping, Order):
+        raise ValueError("an Order is of one graph: shape the rewards of random graphs by a name")
+    if not isinstance(shaping, str):
+        ids = check_order(shaping, range(1, spec.num_actions + 1), spec.num_actions)
+        return replace(params, reference=costs(jnp.asarray(ids, jnp.int32) - 1))
+    return replace(params, reference=costs(named[shaping]))
+
+
+def _total(costs: Count) -> Count:
+    """Returns the sum of an episode's costs."""
+    return costs.sum(dtype=jnp.int32) if isinstance(costs, jax.Array) else costs.sum()
 
 
 def _edges(key: PRNGKeyArray, spec: Spec, fan_out: float, window: int) -> Bool[Array, "R C"]:

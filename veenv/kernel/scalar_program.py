@@ -228,6 +228,8 @@ class ScalarProgram:
     outputs: tuple[Leaf, ...]  # shape and dtype of each output leaf
     # for each output leaf the operation of every entry, row-major
     results: tuple[tuple[int, ...], ...]
+    # output leaves whose derivative is by a rule, whatever their values: they are written
+    ruled: frozenset[int] = frozenset()
 
     @functools.cached_property
     def is_constant(self) -> np.ndarray:
@@ -333,6 +335,7 @@ class ScalarProgram:
         names, dtypes, args, attrs = zip(*self.ops, strict=True) if self.ops else ((),) * 4
         known = [_plain(attr) for attr in attrs]
         every = self.inputs, self.outputs, " ".join(names), " ".join(dtypes), known
+        every += (sorted(self.ruled),) * bool(self.ruled)
         digest = hashlib.sha256(repr(every).encode())
         for rows in (args, self.results):
             digest.update(np.array([len(row) for row in rows], np.int64).tobytes())
@@ -342,7 +345,7 @@ class ScalarProgram:
     def constant_leaf(self, output: int) -> np.ndarray | None:
         """The value of an output leaf that does not depend on the inputs; None for others."""
         ids = self.results[output]
-        if not self.is_constant[list(ids)].all():
+        if output in self.ruled or not self.is_constant[list(ids)].all():
             return None
         leaf = self.outputs[output]
         values = [self.ops[i].attr for i in ids]
@@ -351,7 +354,7 @@ class ScalarProgram:
     def copied_leaf(self, output: int) -> int | None:
         """Number of the input leaf that an output leaf is a plain copy of; None for others."""
         first = self.ops[self.results[output][0]] if self.results[output] else None
-        if first is None or first.name != "input":
+        if first is None or first.name != "input" or output in self.ruled:
             return None
         source, leaf = first.attr[0], self.outputs[output]
         if self.inputs[source].size != leaf.size or self.inputs[source].dtype != leaf.dtype:

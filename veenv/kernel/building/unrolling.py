@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, prod
 from typing import Any, TypeVar
@@ -221,10 +222,32 @@ def _program(
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)
+    if ruled := frozenset(_ruled(closed, program)):
+        program = replace(program, ruled=ruled)
     refuse_stacked(program.stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
+
+
+def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
+    """Yields the outputs that are copies or constants by value, and not by their derivative.
+
+    A function may have a rule of its own or stop gradients: what it returns is no plain copy.
+    """
+
+    def has_rule(eqn: Any) -> bool:
+        own = _compat.own_rule(eqn.primitive, eqn.params)
+        return own is not None or facts(eqn.primitive.name).stops
+
+    jaxpr = _compat.open_jaxpr(closed)
+    if not any(map(has_rule, walk.every(jaxpr))):
+        return
+    written, active = program.written(), walk.dependent(jaxpr, jaxpr.invars)
+    for k, result in enumerate(jaxpr.outvars):
+        if k not in written and not walk.is_literal(result) and result in active:
+            if any(map(has_rule, walk.every(_compat.open_jaxpr(walk.part_of(closed, [k]))))):
+                yield k
 
 
 class _Env(dict[Any, Ids]):
