@@ -34,47 +34,35 @@ class Benchmark(NamedTuple):
     quick: str | None
 
 
-PLAYED = "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1"
 BENCHMARKS = {
     name: Benchmark(module, about, quick)
     for name, module, about, quick in (
         ("ablations", "ablations", "what each mechanism of engine and kernel wins",
          "--only 'rows by their own numbers' --minutes 0.01"),
-        ("adapters", "play", "random play through other libraries' interfaces", PLAYED),
-        ("budgets", "budgets", "whether searches keep their budgets", "--only markowitz --calls 1"),
-        ("compile-for", "compile_for", "programs for a TPU or GPU that is not there", None),
-        ("device-run", "device_run", "kernels, rollouts, training on an accelerator",
-         "--small --parts kernels rollouts --folder {folder}"),
-        ("engine", "engine", "Jacobians as XLA compiles them, beside JAX's modes",
-         "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 --no-sparse"),
-        ("env", "play", "steps of the environment a second", PLAYED),
-        ("env-scaling", "play", "steps of the environment on graphs of growing size",
-         "--sizes 10 20 --num-envs 2 --seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),
-        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes or generated code",
+        ("agents", "agents", "PPO on tasks with several seeds",
+         "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
+        ("devices", "devices", "programs for accelerators, compiled or timed",
+         "--parts kernels rollouts --small"),
+        ("env", "env", "random play, with observations, other interfaces, growing graphs",
+         "--parts play observations adapters growth --task Robertson --num-envs 16 --sizes 10 20 "
+         "--seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),
+        ("fit", "fit", "the numbers by which programs and operations are priced",
+         "--parts prices weights --function reactor --batch 1 --points 64 --seconds 0.1 "
+         "--repeats 2 --measurements {folder}/measurements.json --weights {folder}/weights.json"),
+        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes",
          "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2"),
-        ("kernel", "kernel", "Jacobians as one kernel, and what the order decides there",
-         "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-         "--num-orders 5 --figures {folder}/kernel-figures.json"),
+        ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
+         "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
+         "--num-orders 5 --figures {folder}/kernels.json"),
         ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
          None),
-        ("long-games", "long_games", "searches on graphs of thousands of vertices",
-         "--sizes 500 --seconds 2 --functions 2 --sets wide structured"),
-        ("observations", "play", "what observations cost", PLAYED),
-        ("ppo", "learning", "PPO on tasks with several seeds",
-         "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
-        ("prediction", "prediction", "fits the numbers that predict the time of programs",
-         "--no-measure --function reactor --batch 1 --measurements {folder}/measurements.json"),
-        ("ptx", "ptx", "kernels for GPUs that are not there: registers, spills, code", None),
         ("realistic", "realistic", "thirty functions that people differentiate",
-         "--few --batch 1 --budget 1s --seconds 0.1 --figures {folder}/realistic-figures.json "
-         "--plot {folder}/realistic-plot.svg"),
-        ("sparse", "sparse", "sparse Jacobians, and solutions with them, beside other libraries",
-         "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
-         "--solutions 1 --small --recipe 'Newton on a line' 'pose graph'"),
-        ("weights", "weights", "fits the table of weights of operations",
-         "--batch 64 --repeats 2 --weights {folder}/weights-table.json"),
-        ("writings", "writings", "sparse Jacobians of one function in six writings",
-         "--problem truss --scale 0.05 --repeats 2"),
+         "--function neuron --batch 1 --budget 1s --seconds 0.1 --figures {folder}/figures.json"),
+        ("searches", "searches", "budgets of searches, and graphs of thousands of vertices",
+         "--parts budgets large --only markowitz --calls 1 --sizes 400 --seconds 1 --functions 2"),
+        ("sparse", "sparse", "sparse Jacobians beside other libraries, writings, solutions",
+         "--parts sparse dense second solutions writings --scale 0.05 --repeats 2 "
+         "--case permutation 'fifth-order upwind' 'Newton on a line' volumes"),
     )
 }  # fmt: skip
 
@@ -114,9 +102,7 @@ def run(arguments: Sequence[str]) -> None:
         raise SystemExit(0 if {"-h", "--help"} & {*rest} else 2)
     rest.remove(name)
     one = BENCHMARKS[name]
-    command = getattr(
-        importlib.import_module(f"scripts.benchmarks.{one.module}"), name.replace("-", "_")
-    )
+    command = getattr(importlib.import_module(f"scripts.benchmarks.{one.module}"), name)
     from scripts.benchmarks.tables import recorded
     from veenv.agents.config.args import fail, parse
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,6 @@ from scripts.benchmarks.functions.case import points
 from scripts.benchmarks.functions.loops import LOOPS
 from scripts.benchmarks.functions.points import POINTS
 from scripts.benchmarks.functions.steps import STEPS, Jacobian, Step, valued
-from scripts.benchmarks.generated_code import against_generated
 from scripts.benchmarks.programs import MODES, Timings, compiled
 from scripts.benchmarks.tables import Table, named
 from veenv.rules.passes import REFUSALS
@@ -38,7 +37,6 @@ def fuse(
     step: tuple[str, ...] = (),
     batch: tuple[int, ...] = (1, 256, 4096, 65536),
     seconds: float = 3.0,
-    parts: Literal["modes", "generated"] = "modes",
 ) -> Iterator[Table]:
     """Ratios of a fused step to the faster of the same step with jacfwd or jacrev; float32.
 
@@ -52,12 +50,7 @@ def fuse(
         batch: numbers of points; loops are measured at 256 and 4,096 of them, functions with points
             inside at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
-        parts: against `modes` of JAX, or code `generated` by CasADi and SymForce, where they are
-            installed, on one core.
     """
-    if parts == "generated":
-        yield from against_generated(seconds)
-        return
     compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
     columns = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
     table = Table(*columns, key=2)

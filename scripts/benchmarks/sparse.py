@@ -1,12 +1,12 @@
-"""Sparse Jacobians and second derivatives against colouring and forward Laplacians."""
+"""Sparse Jacobians beside colouring, in six writings, and solutions with them."""
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,13 @@ import numpy as np
 
 import veenv
 from scripts.benchmarks.functions.sparse_cases import CASES, DENSE, SparseCase
+from scripts.benchmarks.functions.writings import PROBLEMS, writings
 from scripts.benchmarks.programs import MODES
-from scripts.benchmarks.recipes import RECIPES, recipes
+from scripts.benchmarks.solutions import TASKS, solutions
 from scripts.benchmarks.tables import Table, has
 from veenv.measure.timing import interleaved
 
+Part = Literal["sparse", "dense", "second", "solutions", "writings"]
 PEERS = ("asdex", "sparsejac", "folx", "diffrax")
 LARGEST = 2000
 """Most unknowns that sparsejac is given: its colouring takes minutes of more."""
@@ -27,45 +29,65 @@ POINTS = 64
 
 
 def sparse(
-    case: tuple[str, ...] = tuple(CASES),
+    parts: tuple[Part, ...] = ("sparse", "dense", "second", "solutions"),
+    case: tuple[str, ...] = (),
     repeats: int = 30,
-    dense: tuple[str, ...] = tuple(DENSE),
-    recipe: tuple[str, ...] = tuple(RECIPES),
-    solutions: int = 9,
-    small: bool = False,
+    scale: float = 1.0,
 ) -> Iterator[Table]:
     """Entries, seconds of the first call and milliseconds of the next, in float64.
 
-    Then dense Jacobians of the same functions next to JAX's two modes, and the seconds of whole
-    solutions, each in several ways. Ratios of single Jacobians are to asdex, of dense ones to the
-    faster mode of JAX, whose first call is shown. asdex, sparsejac, folx and diffrax
-    are measured where they are installed; no two run at once, and the methods of a case are
-    measured in turn.
+    asdex, sparsejac, folx and diffrax are measured where they are installed; the methods of a case
+    are measured in turn.
 
     Args:
-        case: names of the functions.
+        parts: `sparse` Jacobians, with ratios to asdex; `dense` Jacobians of such functions beside
+            JAX's two modes, with ratios to the faster one; `second` derivatives; the seconds of
+            whole `solutions`; and Jacobians of one function in six `writings`, with ratios to the
+            fastest: "over" of milliseconds, "first over" of the first call's seconds.
+        case: names of functions or problems, or how they begin; all by default.
         repeats: calls of each method, at least; brief ones are called up to twenty times as
             often, for half a second in all. The median is shown.
-        dense: names of functions whose dense Jacobians are measured.
-        recipe: names of the problems that are solved in several ways.
-        solutions: of each way after the first, fewer of slow ways; the median is shown.
-        small: solve these for few unknowns.
+        scale: of the sizes of `writings`, by 0.1 a tenth; below 1 `solutions` have few unknowns.
     """
     print(*(f"{peer} {version(peer)};" for peer in PEERS if has(peer)))
     jax.config.update("jax_enable_x64", True)
     warm()
+
+    def wanted(names: Iterable[str]) -> list[str]:
+        return [name for name in names if name.startswith(case or "")]
+
+    for part in parts:
+        if part == "sparse":
+            yield from _sparse(wanted(CASES), repeats)
+        elif part == "dense":
+            yield from _dense(wanted(DENSE), repeats)
+        elif part == "second":
+            for name, methods, args in _second():
+                times = in_turn(methods, args, repeats)
+                yield (table := Table("case", *times))
+                table.add(name, *map(str, times.values()))
+        elif part == "solutions":
+            yield from solutions(wanted(TASKS), max(1, repeats // 3), small=scale < 1)
+        else:
+            yield from _writings(wanted(PROBLEMS), scale, repeats)
+
+
+def _sparse(names: Sequence[str], repeats: int) -> Iterator[Table]:
     columns = ("case", "ratio", "true", "stored", "first", "ms")
     table = Table(*columns, "asdex first", "asdex ms", "sparsejac ms")
     yield table
     left = [f"all by {peer} (not installed)" for peer in PEERS[:2] if not has(peer)]
-    for name in case:
+    for name in names:
         row = _jacobians(name, CASES[name], repeats, left)
         table.add(*(row.get(column, "–") for column in table.columns))
     if left:
         print(f"\nNot measured: {'; '.join(left)}.", flush=True)
+
+
+def _dense(names: Sequence[str], repeats: int) -> Iterator[Table]:
     columns = "case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first"
     yield (table := Table(*columns))
-    for name in dense:
+    for name in names:
         fun, x = DENSE[name].fun, _point(DENSE[name])
         jax.eval_shape(fun, x)
         methods = {"dense": veenv.jacve(fun), **{mode: make(fun) for mode, make in MODES.items()}}
@@ -74,11 +96,28 @@ def sparse(
         faster = min(MODES, key=lambda mode: ms[mode])
         times = *(ms[m] for m in ("dense", "jacrev", "jacfwd")), first["dense"], first[faster]
         table.add(name, f"{ms['dense'] / ms[faster]:.2f}", *map(str, times))
-    for name, methods, args in _second():
-        times = in_turn(methods, args, repeats)
-        yield (table := Table("case", *times))
-        table.add(name, *map(str, times.values()))
-    yield from recipes(recipe, solutions, small=small)
+
+
+def _writings(names: Sequence[str], scale: float, repeats: int) -> Iterator[Table]:
+    columns = "problem", "writing", "stored", "equations", "ms", "over", "first", "first over"
+    yield (table := Table(*columns, "jacfwd's"))
+    for name in names:
+        [size] = PROBLEMS[name].__defaults__ or ()
+        problem = PROBLEMS[name](max(2, round(scale * size)))
+        x = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1, problem.size))
+        runs, first, modes = {}, {}, {}
+        for writing, fun in writings(problem).items():
+            jax.eval_shape(fun, x)  # JAX remembers what it traced first
+            modes[writing] = ready({writing: jax.jacfwd(fun)}, x)[1][writing]
+            method = {writing: veenv.jacve(fun, sparse_representation=True)}
+            for known, new in zip((runs, first), ready(method, x), strict=True):
+                known |= new
+        ms = in_turn(runs, (x,), repeats)
+        for writing, run in runs.items():
+            over, later = ms[writing] / min(ms.values()), first[writing] / min(first.values())
+            equations = len(jax.make_jaxpr(run)(x).eqns[0].params["jaxpr"].eqns)
+            numbers = run(x).nse, equations, ms[writing], round(over, 2), first[writing]
+            table.add(name, writing, *map(str, numbers), f"{later:.2f}", str(modes[writing]))
 
 
 def warm() -> None:

@@ -2,14 +2,11 @@
 
 Everything in the picture is read off the code: a row for each package, in the order of the data
 flow, with the first line of its docstring, and an arc for each import that no chain of others
-implies.  Run it after a change of the packages; a test compares the picture with the code.
-
-    python scripts/docs/architecture.py
+implies.  A test compares the picture with the code; `scripts/docs/pictures.py` draws it.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
@@ -124,14 +121,3 @@ def svg() -> str:
             f'<text x="{LEFT + 150}" y="{y + 5}">{escape(sentence(name).replace("`", ""))}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def main() -> None:
-    """Draws the picture of the packages."""
-    PICTURE.write_text(svg(), encoding="utf-8")
-    print(f"wrote {PICTURE.relative_to(ROOT)}")
-
-
-if __name__ == "__main__":
-    argparse.ArgumentParser(description=main.__doc__).parse_args()
-    main()

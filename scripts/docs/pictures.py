@@ -1,54 +1,524 @@
 """Draws the pictures of the documentation: ``python scripts/docs/pictures.py [RUN]``.
 
-Those of results and shipped orders always; with a run's folder those of its report, too.
+Those of packages, results and shipped orders always; with a run's folder those of its report, too.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+import json
 import shutil
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a checkout is not installed
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import tyro
 from PIL import Image
 
 import veenv
-from scripts.docs.pictures_of_results import PICTURES
+from scripts.docs import architecture
+from veenv.graph.graph import Graph
+from veenv.graph.layout import Positions, positions
 from veenv.measure.report import read_subjects, write_report
 
-DOCS = Path(__file__).parents[2] / "docs" / "pictures"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "pictures"
+LEARNERS = ROOT / "docs" / "leaderboard" / "learners"
 SIZES = {"desktop": (1180, 860, "light"), "dark": (1180, 860, "dark"), "phone": (390, 844, "light")}
 """Width, height and colour scheme of each screenshot."""
 STEP = 40
 """Eliminations that have been played in them."""
+WIDE, SPACE, RADIUS = 800, 22, 7
+"""Of a graph's picture: its width, the height of a node, and a node's largest radius."""
+TO_FASTER = "time / time with JAX's faster mode, which is the line at 1"
+OURS, OTHER, THIRD, INK = "#d9730d", "#8a97a6", "#3f7fbf", "#808890"
+"""Colours that are read on white and on black."""
+JACOBIANS = {  # of docs/kernel.json
+    "RobotArm_6DOF": "Jacobian, robot arm",
+    "RoeFlux_3d": "Jacobian, 3-D Roe flux",
+    "DoublePendulum_RK4": "Jacobian, double pendulum",
+    "PropaneCombustion": "Jacobian, combustion",
+}
+FUSED = {  # of docs/results/fuse.json
+    "implicit Euler, kinetics": "step, implicit Euler",
+    "extended Kalman filter": "step, Kalman filter",
+    "Levenberg-Marquardt": "step, a fit",
+    "Monte Carlo price": "step, Monte Carlo Greeks",
+}
+PUBLISHED = {
+    "RoeFlux_1d": "Roe\nflux", "RobotArm_6DOF": "robot\narm", "HumanHeartDipole": "heart\ndipole",
+    "PropaneCombustion": "com-\nbustion", "Encoder": "encoder",
+}  # fmt: skip
+"""Tasks of the published work; its count of the last one is by other formulas and left out."""
 
 
-def main(run: Annotated[str | None, tyro.conf.Positional] = None) -> None:
-    """Draws results, structures, an order and an episode; and the report of a run.
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure, transparent, with axes in a colour that any background shows."""
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
 
-    Args:
-      run: its folder.
+    settings: Any = rcParams
+    inked = "text.color axes.labelcolor axes.edgecolor xtick.color ytick.color".split()
+    settings.update(dict.fromkeys(inked, INK) | {"svg.hashsalt": "veenv", "font.size": 9})
+    settings.update({"axes.spines.top": False, "axes.spines.right": False})
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0)
+    return figure
+
+
+def axes_of(figure: Figure, rows: int = 1, columns: int = 1) -> list[Axes]:
+    """The panels of a figure, transparent."""
+    panels = np.ravel(figure.subplots(rows, columns))
+    for panel in panels:
+        panel.patch.set_alpha(0)
+    return list(panels)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes an SVG that is the same whenever it is made."""
+    figure.savefig(path, metadata={"Date": None})
+    print(path)
+
+
+def read(name: str) -> dict[str, Any]:
+    """A document of figures."""
+    return json.loads((ROOT / "docs" / f"{name}.json").read_text("utf-8"))
+
+
+def table(name: str, number: int = 0) -> list[dict[str, str]]:
+    """The rows of a committed table."""
+    found = read(f"results/{name}")["tables"][number]
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+
+def fused(*batches: str) -> dict[str, tuple[float, str]]:
+    """Ratio and batch of fused steps at some batches."""
+    rows = (row for row in table("fuse") if row["batch"] in batches)
+    return {row["step"]: (float(row["ratio"].strip("*")), row["batch"]) for row in rows}
+
+
+def speed(batch: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Rows of kernels at a batch, by function and method."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in read("kernel")["speed"]:
+        if row["batch"] == batch:
+            found.setdefault(row["function"], {})[row["method"]] = row
+    return found
+
+
+def bars(panel: Axes, ratios: Mapping[str, float], label: str, colours: Any = OURS) -> None:
+    """Ratios as bars with their numbers, beside a line at 1."""
+    drawn = panel.barh(list(ratios), list(ratios.values()), color=colours)
+    panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5, color=INK)
+    panel.invert_yaxis()
+    panel.axvline(1, color=INK, lw=1)
+    panel.tick_params(axis="y", labelsize=7.5)
+    panel.set_xlabel(label, fontsize=8)
+
+
+def time_ratios() -> dict[str, float]:
+    """Time over that of the faster JAX mode: Jacobians at 65,536 points, steps at 4,096."""
+    best = {name: rows["kernel, best-operations"]["ratio"] for name, rows in speed(65536).items()}
+    ratios = {said: best[name] for name, said in JACOBIANS.items()}
+    return ratios | {FUSED[s]: ratio for s, (ratio, batch) in fused("4,096").items() if s in FUSED}
+
+
+def counts() -> dict[str, tuple[int, int | None, int]]:
+    """Multiplications of reverse mode, the best published order and the best one here, by task."""
+    goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("agents")}
+    found = {}
+    for name in PUBLISHED:
+        graph = veenv.make(name).graph
+        best = veenv.best_order(name).counts["multiplications"]
+        published = None if name == "Encoder" else goals[name]
+        found[name] = (graph.cost(graph.reverse()), published, best)
+    return found
+
+
+def gains(path: Path) -> None:
+    """What is gained: speed beside the faster JAX mode, and multiplications by task."""
+    figure = canvas(5, 5.2)  # its text is read on a phone
+    left, right = axes_of(figure, 2, 1)
+    times = {name: 1 / ratio for name, ratio in time_ratios().items()}
+    drawn = left.barh(list(times), list(times.values()), color=OURS)
+    left.bar_label(
+        drawn, [f"×{x:.0f}" if x > 9 else f"×{x:.1f}" for x in times.values()], padding=3
+    )
+    left.invert_yaxis()
+    left.set(xlim=(0, 1.15 * max(times.values())), xlabel="times as fast as JAX's faster mode")
+    found = counts()
+    labels = ("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)
+    for k, (label, colour) in enumerate(labels):
+        known = {place: row for place, row in enumerate(found.values()) if row[k] is not None}
+        places = [place + 0.27 * (k - 1) for place in known]
+        shares = [float(row[k] or 0) / row[0] for row in known.values()]
+        drawn = right.bar(places, shares, 0.25, color=colour, label=label)
+        right.bar_label(drawn, [f"{row[k]:,}" for row in known.values()], rotation=90, padding=2)
+    right.set_xticks(range(len(found)), list(PUBLISHED.values()))
+    right.set(ylim=(0, 1.9), yticks=[0, 0.5, 1], ylabel="multiplications /\nreverse mode")
+    right.legend(frameon=False, loc="upper right", ncols=2, columnspacing=1)
+    save(figure, path)
+
+
+def elimination(path: Path) -> None:
+    """An episode in four frames: the graph, and what is left of it while vertices go."""
+    order, env = veenv.best_order("Robertson"), veenv.make("Robertson")
+    slots = [int(x) for x in env.default_params.vertex_ids]
+    _, state = env.reset(jax.random.key(0))
+    frames = [state]
+    for vertex in order.ids_for(env.graph):
+        _, state, *_ = env.step(None, state, jnp.asarray(slots.index(vertex)))
+        frames.append(state)
+    chosen = [0, len(frames) // 3, 2 * len(frames) // 3, len(frames) - 1]
+    figure = canvas(9.5, 5.6)
+    for panel, k in zip(axes_of(figure, 2, 2), chosen, strict=True):
+        picture = io.BytesIO()
+        veenv.draw(frames[k], env).savefig(picture, dpi=90)
+        panel.imshow(Image.open(picture))
+        panel.axis("off")
+    save(figure, path)
+
+
+def step(path: Path) -> None:
+    """A step of the environment: what vanishes, what is filled in, and the arrays that show it."""
+
+    def fun(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = x * y
+        return jnp.sin(product) * x, jnp.exp(product) + y
+
+    names = {"x": (0, 1), "y": (0, 0), "x·y": (1, 0.5), "sin": (2, 0.72), "exp": (2, 0.28)}
+    names |= {"sin·x": (3.1, 1), "exp+y": (3.1, 0)}
+    env = veenv.make(fun, 0.5, 2.0, argnums=(0, 1))
+    before, state = env.reset()
+    after, _, reward, *_ = env.step(None, state, jnp.asarray(0))
+    rows, columns = ["x", "y", "x·y", "sin", "exp"], ["x·y", "sin", "exp", "sin·x", "exp+y"]
+    seen = [np.asarray(obs.adjacency) != 0 for obs in (before, after)]
+    figure = canvas(5, 4.6)  # its text is read on a phone
+    panels = axes_of(figure, 2, 2)
+    titles = ("before: three legal actions", f"after action 0: reward −{-float(reward):.0f}")
+    for k, (panel, title) in enumerate(zip(panels[:2], titles, strict=True)):
+        changed = seen[k] & ~seen[1 - k]
+        for r, c in zip(*np.nonzero(seen[k]), strict=True):
+            colour = (OURS, THIRD)[k] if changed[r, c] else OTHER
+            line = {"arrowstyle": "-|>", "color": colour, "lw": 2 if changed[r, c] else 1}
+            line |= {"shrinkA": 13, "shrinkB": 13}
+            panel.annotate("", xy=names[columns[c]], xytext=names[rows[r]], arrowprops=line)
+        for name, place in names.items():
+            if k and name == "x·y":
+                continue
+            box = {"boxstyle": "round", "fc": "none", "ec": OURS if name in columns[:3] else INK}
+            panel.text(place[0], place[1], name, ha="center", va="center", fontsize=8, bbox=box)
+        panel.set_xlim(-0.4, 3.7)
+        panel.set_ylim(-0.35, 1.35)
+        panel.axis("off")
+        panel.set_title(title, fontsize=8)
+    for k, panel in enumerate(panels[2:]):
+        spy(panel, seen[k].astype(float))
+        for (r, c), square in zip(np.argwhere(seen[k]), panel.patches, strict=True):
+            square.set_color(OTHER if seen[1 - k][r, c] else (OURS, THIRD)[k])
+        panel.set_xticks(np.arange(5) + 0.46, columns, rotation=60, fontsize=7)
+        panel.set_yticks(np.arange(5) + 0.46, rows, fontsize=7)
+        panel.set_title(("adjacency before", "adjacency after")[k], fontsize=8)
+    save(figure, path)
+
+
+def structures(path: Path) -> None:
+    """Structures of local Jacobians as small matrices: what is stored, and what is zero."""
+    x, matrix = jnp.linspace(0.2, 1.0, 6), jnp.linspace(-1.0, 1.0, 36).reshape(6, 6)
+    maps = {
+        "sin(x): a diagonal": jnp.sin,
+        "2 x: one number": lambda x: 2 * x,
+        "x[2:5]: a selection": lambda x: x[2:5],
+        "x.sum(): ones": lambda x: x.sum(keepdims=True),
+        "A @ x: dense": lambda x: matrix @ x,
+        "cumsum(x): an operator": jnp.cumsum,
+    }
+    figure = canvas(9.5, 1.9)
+    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
+        spy(panel, np.asarray(jax.jacfwd(fun)(x)))
+        panel.set_title(title, fontsize=8)
+    save(figure, path)
+
+
+def patterns(path: Path) -> None:
+    """Sparse Jacobians: the entries that `sparse_representation=True` stores."""
+    n = 24
+    shuffle = np.random.default_rng(0).permutation(n)
+    maps = {
+        "a stencil": lambda x: jnp.roll(x, 1) - 2 * x + jnp.roll(x, -1),
+        "a gather": lambda x: jnp.sin(x)[shuffle],
+        "springs": lambda x: x.at[1:].add(jnp.sin(x[:-1])).at[::6].add(x[0] ** 2),
+        "blocks": lambda x: jax.vmap(lambda p: jnp.sum(p**2) * p)(x.reshape(-1, 4)).ravel(),
+    }
+    figure = canvas(9.5, 2.5)
+    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
+        found = veenv.jacve(fun, sparse_representation=True)(jnp.linspace(0.1, 1.0, n))
+        dense = np.asarray(found.todense())
+        spy(panel, dense)
+        panel.set_title(f"{title}: {found.nse} of {dense.size:,} stored", fontsize=8)
+    save(figure, path)
+
+
+def sparse(path: Path) -> None:
+    """Sparse Jacobians over asdex's, and the better of our ways over the fastest other one."""
+    rows = (row for row in table("sparse") if row["ratio"] != "–")
+    single = {row["case"]: float(row["ratio"]) for row in rows}
+    whole: dict[str, float] = {}
+    for row in table("sparse", -1):
+        if "veenv" in row["way"]:
+            known = whole.get(row["problem"], np.inf)
+            whole[row["problem"]] = min(known, float(row["ratio"]))
+    figure = canvas(9.5, 0.4 + 0.23 * max(len(single), len(whole)))
+    left, right = axes_of(figure, 1, 2)
+    bars(left, single, "time of a Jacobian / asdex's")
+    bars(right, whole, "time of a solution, our best / the fastest other")
+    save(figure, path)
+
+
+def fuse(path: Path) -> None:
+    """Fused steps and Jacobians over those with JAX's faster mode, at the largest common batch."""
+    found, colours = fused("4,096", "512"), {"4,096": OURS, "512": THIRD}
+    figure = canvas(9.5, 4.2)
+    [panel] = axes_of(figure)
+    panel.set_xscale("log")
+    ratios = {step: ratio for step, (ratio, _) in found.items()}
+    bars(panel, ratios, TO_FASTER, [colours[batch] for _, batch in found.values()])
+    for batch, colour in colours.items():
+        panel.barh([0], [0], color=colour, label=f"{batch} points")
+    panel.legend(frameon=False, fontsize=8, loc="lower right")
+    save(figure, path)
+
+
+def tasks(path: Path) -> None:
+    """Each task's best known order against its best classical one."""
+    shares = {
+        name: found["best"]["multiplications"]
+        / min(counts["multiplications"] for counts in found["classical"].values())
+        for name, found in read("tasks").items()
+    }
+    figure = canvas(5, 6)
+    [panel] = axes_of(figure)
+    label = "multiplications / those of the best classical order"
+    bars(panel, dict(sorted(shares.items(), key=lambda item: item[1])), label)
+    save(figure, path)
+
+
+def realistic(path: Path) -> None:
+    """Ratios of all forms of the functions that people differentiate, a panel for each batch."""
+    rows = table("realistic")
+    names = list(dict.fromkeys(row["function"] for row in rows))
+    sizes = sorted({row["batch"] for row in rows}, key=int)
+    figure = canvas(9.5, 0.2 * len(names) + 1)
+    for panel, size in zip(axes_of(figure, 1, len(sizes)), sizes, strict=True):
+        for form, marker, colour in zip(("tune", "auto"), "os", (THIRD, OURS), strict=True):
+            shown = [row for row in rows if row["batch"] == size and row[form]]
+            ratios = [float(row[form].strip("*")) for row in shown]
+            places = [names.index(row["function"]) for row in shown]
+            panel.plot(ratios, places, marker, color=colour, label=form, alpha=0.7)
+        panel.axvline(1, color=INK, lw=1)
+        panel.set(xscale="log", title=f"batch {size}", ylim=(len(names) - 0.5, -0.5))
+        panel.set_xlabel(TO_FASTER, fontsize=8)
+        panel.set_yticks(range(len(names)), names if size == sizes[0] else [], fontsize=7.5)
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    save(figure, path)
+
+
+def kernels(path: Path) -> None:
+    """Jacobians as one kernel and by XLA, over the faster of JAX's modes, at 65,536 points."""
+    found = speed(65536)
+    figure = canvas(9.5, 3.6)
+    [panel] = axes_of(figure)
+    for offset, (kind, colour) in enumerate((("kernel", OURS), ("XLA", OTHER))):
+        best = [
+            min(row["ratio"] for method, row in rows.items() if method.startswith(kind))
+            for rows in found.values()
+        ]
+        label = "one kernel" if kind == "kernel" else "jacve as XLA compiles it"
+        places = np.arange(len(found)) + 0.4 * offset
+        drawn = panel.barh(places, best, 0.38, color=colour, label=label)
+        panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5)
+    panel.invert_yaxis()
+    panel.axvline(1, color=INK, lw=1)
+    panel.set_yticks(np.arange(len(found)) + 0.2, list(found), fontsize=8)
+    panel.set_xlabel(TO_FASTER)
+    panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.85))
+    save(figure, path)
+
+
+def learning_curves(path: Path) -> None:
+    """Mean costs of PPO's updates, thin, and best costs so far, a panel for each task."""
+    from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
+
+    goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("agents")}
+    figure = canvas(12, 5.6)
+    panels = dict(zip(goals, axes_of(figure, 2, 3), strict=False))
+    for task, seed, *cells in read("results/agents")["curves"]["rows"]:
+        steps, mean, best = ([float(x) for x in cell.split()] for cell in cells)
+        panels[task].plot(steps, mean, color=f"C{seed}", lw=0.7, alpha=0.5)
+        panels[task].plot(steps, best, color=f"C{seed}", lw=1.5, label=f"seed {seed}")
+    for task, panel in panels.items():
+        panel.axhline(goals[task], color="gray", ls="--", lw=0.8)
+        panel.set(xscale="log", yscale="log", title=task)
+        panel.set(xlabel="environment steps", ylabel="multiplications")
+        panel.yaxis.set_major_locator(MaxNLocator(6, prune="lower"))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+    figure.axes[0].legend(fontsize="small")
+    save(figure, path)
+
+
+def anytime(path: Path) -> None:
+    """Least costs so far on ``hard`` over the best classical orders, by time, each row a line.
+
+    There is a panel for all functions of a row; the others that have these are in it, too. Nothing
+    is drawn while no row of the leaderboard has its costs by time.
     """
-    DOCS.mkdir(parents=True, exist_ok=True)
-    for name, draw in PICTURES.items():
-        draw(DOCS / f"{name}.svg")
-    order = veenv.best_order("RoeFlux_1d")
-    veenv.draw(order).savefig(DOCS / "order.png", dpi=100)
-    _save(Image.open(DOCS / "order.png"), DOCS / "order.png")
-    veenv.animate(DOCS / "episode.gif", veenv.best_order("Robertson"), dpi=64, seconds=5.0)
-    if run is None:
+    rows = [json.loads(file.read_text("utf-8")) for file in sorted(LEARNERS.glob("*-hard-*.json"))]
+    rows = [row for row in rows if row["runs"] and all("best" in run for run in row["runs"])]
+    known = [{task["task"]: task for task in row["tasks"]} for row in rows]
+    parts = sorted({tuple(sorted(tasks)) for tasks in known}, key=lambda part: (-len(part), part))
+    if not parts:
         return
-    [subject] = read_subjects(run)
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        write_report(page, subject)
-        screenshots(page)
+    figure = canvas(4 + 4 * len(parts), 4)
+    for part, panel in zip(parts, axes_of(figure, 1, len(parts)), strict=True):
+        for k, (row, tasks) in enumerate(zip(rows, known, strict=True)):
+            if not tasks.keys() >= {*part}:
+                continue
+            runs = [run for run in row["runs"] if run["task"] in part]
+            times = np.geomspace(0.1, max(run["seconds"] for run in runs), 60)
+            curves = []
+            for run in runs:
+                seconds, costs = zip(*run["best"], strict=True)
+                ratios = np.array(costs) / tasks[run["task"]]["classical"]
+                least = np.minimum([1.0, *ratios], 1.0)
+                curves.append(np.log(least[np.searchsorted(seconds, times, side="right")]))
+            label = f"{row['learner']}, {row['budget']}"
+            panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, color=f"C{k}", label=label)
+        lowest = [
+            min(t[name]["reference"] / t[name]["classical"] for t in known if name in t)
+            for name in part
+        ]
+        panel.axhline(np.exp(np.mean(np.log(lowest))), color="gray", ls="--", lw=0.8)
+        panel.set(xscale="log", xlabel="seconds", title=f"{len(part)} functions")
+        panel.legend(fontsize="small")
+    figure.axes[0].set_ylabel("cost / best classical order")
+    save(figure, path)
+
+
+def roofline(path: Path) -> None:
+    """What bounds the kernels: operations a second over operations a byte, at 65,536 points."""
+    alone = {row["function"]: row["alone_ns"] for row in read("kernel")["orders"] if "ids" in row}
+    figure = canvas(9.5, 4.2)
+    [panel] = axes_of(figure)
+    writing = in_cache = 0.0
+    names: dict[str, tuple[float, float]] = {}
+    for name, rows in speed(65536).items():
+        task = veenv.tasks.get(name)
+        args = task.example_args()
+        blocks = jax.eval_shape(jax.jacfwd(task.fun, task.argnums), *args)
+        written, read_in = (4 * sum(x.size for x in jax.tree.leaves(t)) for t in (blocks, args))
+        work = rows["kernel, best-operations"]["work"]
+        writing = max(writing, written * 65536 / rows["writing"]["ms"] / 1e6)
+        in_cache = max(in_cache, 2 * work / alone[name])
+        at = work / (written + read_in)
+        for kind, colour in (("XLA", OTHER), ("kernel", OURS)):
+            names[name] = at, work * 65536 / rows[f"{kind}, best-operations"]["ms"] / 1e6
+            panel.loglog(*names[name], "o", color=colour)
+    for number, (name, place) in enumerate(sorted(names.items(), key=lambda item: item[1])):
+        side = {"xytext": (-5, 4), "ha": "right"} if number % 2 else {"xytext": (5, -7)}
+        turned = {"rotation": -25, "rotation_mode": "anchor", "fontsize": 7, **side}
+        panel.annotate(name, place, textcoords="offset points", **turned)
+    at = np.geomspace(0.15, 12, 50)
+    panel.loglog(at, np.minimum(writing * at, in_cache), color=INK, lw=1)
+    panel.text(0.32, writing * 0.28, f"XLA only writing: {writing:.0f} GB/s", fontsize=8)
+    panel.text(5.2, in_cache * 1.08, f"two cores in the cache: {in_cache:.0f} Gop/s", fontsize=8)
+    panel.plot([], [], "o", color=OURS, label="one kernel")
+    panel.plot([], [], "o", color=OTHER, label="jacve as XLA compiles it")
+    panel.legend(frameon=False, fontsize=8, loc="lower right")
+    panel.set(ylim=(3, 250), xlabel="operations for each byte of arguments and Jacobian")
+    panel.set_ylabel("billion operations a second")
+    save(figure, path)
+
+
+def work(path: Path) -> None:
+    """The work of fifty orders each against their time, the machine code alone."""
+    found = [row for row in read("kernel")["orders"] if "works" in row]
+    figure = canvas(9.5, 2.6)
+    for panel, row in zip(axes_of(figure, 1, len(found)), found, strict=True):
+        times = [row["seconds"][order] * 1e9 for order in row["works"]]
+        panel.plot(list(row["works"].values()), times, ".", color=OURS)
+        name = row["function"].replace(", 300 equations", "")
+        panel.set_title(f"{name}: {row['work']:.2f}", fontsize=8)
+        panel.tick_params(labelsize=7)
+        panel.set_xlabel("work of a point", fontsize=8)
+    figure.axes[0].set_ylabel("ns a point", fontsize=8)
+    save(figure, path)
+
+
+def spy(panel: Axes, matrix: np.ndarray) -> None:
+    """Squares where a matrix is not zero, darker where it is larger."""
+    from matplotlib.patches import Rectangle
+
+    largest = np.abs(matrix).max()
+    for r, c in np.argwhere(matrix).tolist():
+        strength = 0.35 + 0.65 * abs(matrix[r, c]) / largest
+        panel.add_patch(Rectangle((c, r), 0.92, 0.92, color=OURS, alpha=strength, lw=0))
+    (height, width) = matrix.shape
+    panel.set(xlim=(-0.3, width + 0.3), ylim=(height + 0.3, -0.3), aspect="equal")
+    panel.set(xticks=[], yticks=[])
+
+
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "anytime": anytime, "elimination": elimination, "fuse": fuse, "gains": gains,
+    "kernels": kernels, "learning-curves": learning_curves, "patterns": patterns,
+    "realistic": realistic, "roofline": roofline, "sparse": sparse, "step": step,
+    "structures": structures, "tasks": tasks, "work": work,
+}  # fmt: skip
+"""What draws each file of docs/pictures."""
+
+
+def graph_picture(graph: Graph) -> str:
+    """A graph as SVG; lines and discs are one path for each kind, so that it stays small."""
+    where: Positions = positions(graph)
+    last = max(x for x, _ in where.values()) or 1.0
+    tallest = max(Counter(x for x, _ in where.values()).values())
+    height = SPACE * (tallest + 1)
+    radius = min(RADIUS, 0.4 * WIDE / (last + 2))
+
+    def at(x: float, y: float) -> str:
+        return f"{2 * RADIUS + x * (WIDE - 4 * RADIUS) / last:.0f} {height * y:.0f}"
+
+    moves, discs = {graph.node(v) for v in graph.eliminable}, {"#3f7fbf": "", "#d9730d": ""}
+    for node, place in where.items():
+        colour = "#d9730d" if node in moves else "#3f7fbf" if node < graph.num_inputs else "#2a9a5f"
+        discs[colour] = discs.get(colour, "") + f"M{at(*place)}h0"
+    lines = ""
+    for u, v in graph.edges:
+        (x, y), (across, down) = where[u], where[v]
+        sag = 0.07 * ((u + v) % 2 * 2 - 1) * min(across - x - 1.0, 4.0)
+        middle = min(1.0, max(0.0, (y + down) / 2 + sag))
+        lines += f"M{at(x, y)}Q{at((x + across) / 2, middle)} {at(across, down)}"
+    drawn = "".join(
+        f'<path stroke="{colour}" stroke-width="{2 * radius:.3g}" d="{path}"/>\n'
+        for colour, path in discs.items()
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height}" fill="none" '
+        f'stroke-linecap="round">\n<path stroke="#808890" d="{lines}"/>\n{drawn}</svg>\n'
+    )
 
 
 def screenshots(page: Path) -> None:
@@ -63,7 +533,7 @@ def screenshots(page: Path) -> None:
             tab.evaluate(f"show({STEP})")
             full = name == "phone"
             shot = Image.open(io.BytesIO(tab.screenshot(full_page=full)))
-            _save(_in_columns(shot, 4) if full else shot, DOCS / f"report-{name}.png")
+            _save(_in_columns(shot, 4) if full else shot, FOLDER / f"report-{name}.png")
         browser.close()
 
 
@@ -80,6 +550,25 @@ def _in_columns(shot: Image.Image, count: int) -> Image.Image:
 def _save(picture: Image.Image, path: Path) -> None:
     """Saves a picture in few colours, which takes a third of the space."""
     picture.convert("RGB").quantize(128).save(path, optimize=True)
+
+
+def main(run: Annotated[str | None, tyro.conf.Positional] = None) -> None:
+    """Draws packages, results, structures and an episode; and the report of a run.
+
+    Args:
+      run: its folder.
+    """
+    architecture.PICTURE.write_text(architecture.svg(), encoding="utf-8")
+    for name, draw in PICTURES.items():
+        draw(FOLDER / f"{name}.svg")
+    veenv.animate(FOLDER / "episode.gif", veenv.best_order("Robertson"), dpi=64, seconds=5.0)
+    if run is None:
+        return
+    [subject] = read_subjects(run)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        write_report(page, subject)
+        screenshots(page)
 
 
 if __name__ == "__main__":

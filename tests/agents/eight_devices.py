@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from scripts.benchmarks.compile_for import mesh_of
+from scripts.benchmarks.devices import mesh_of
 from tests.agents.conftest import SHARED, chain, wide
 from veenv import make_graph
 from veenv.agents.devices import AXIS, own_key, place

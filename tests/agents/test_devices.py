@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from scripts.benchmarks.exchanged import exchanges
+from scripts.benchmarks.devices import exchanges
 from tests.agents.conftest import SHARED
 from tests.agents.eight_devices import run
 from veenv.agents.devices import (

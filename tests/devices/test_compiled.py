@@ -43,7 +43,7 @@ def table(path: Path) -> dict[str, Rows]:
 
 def compiled(topology: str, names: tuple[str, ...], path: Path) -> Rows:
     """In a process of its own: what compilers read from the environment is read once."""
-    command = [sys.executable, "scripts/benchmark.py", "compile-for", "--topologies", topology]
+    command = [sys.executable, "scripts/benchmark.py", "devices", "--topologies", topology]
     command += ["--out", str(path), *(("--programs", *names) if names else ())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ from scripts.docs.architecture import PICTURE, ROOT, svg
 
 
 def test_the_picture_is_that_of_the_code():
-    assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/docs/architecture.py"
+    assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/docs/pictures.py"
 
 
 def test_the_page_walks_through_the_house():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import veenv
-from scripts.docs import results_page
+from scripts.docs import pages
 
 ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
@@ -31,14 +31,14 @@ def rows_of(name):
 
 def ratios(function, batch):
     """The ratios of a function's orders at a batch, ascending."""
-    chosen = [r for r in rows_of("engine") if (r["function"], r["batch"]) == (function, batch)]
+    chosen = [r for r in rows_of("jacobians") if (r["function"], r["batch"]) == (function, batch)]
     column = "ratio (10 … 90 %)"
     return sorted(float(re.match(r"\*\*([\d.]+)\*\*", row[column])[1]) for row in chosen)
 
 
 def test_pages_are_what_the_results_say():
-    for page, text in results_page.pages().items():
-        assert page.read_text(encoding="utf-8") == text, f"{page}: run scripts/docs/results_page.py"
+    for page, text in pages.pages().items():
+        assert page.read_text(encoding="utf-8") == text, f"{page}: run scripts/docs/pages.py"
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -114,7 +114,7 @@ def test_the_questions_say_what_the_engine_takes():
 
 def test_the_comparison_says_what_ppo_found():
     page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
-    for row in rows_of("ppo")[:4]:
+    for row in rows_of("agents")[:4]:
         assert f"| {row['task']} | {row['worst']} | {row['goal']} |" in page
 
 

@@ -1,4 +1,4 @@
-"""Benchmark `ppo`: the row of a task holds what its runs have shown."""
+"""Benchmark `agents`: the row of a task holds what its runs have shown."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from scripts.benchmarks.learning import STEPS, ppo, row
-from scripts.docs import pictures_of_results
-from scripts.docs.pictures_of_results import PICTURES
+from scripts.benchmarks.agents import STEPS, agents, row
+from scripts.docs import pictures
+from scripts.docs.pictures import PICTURES
 from veenv.env.factory import task_graph
 
 
 @pytest.mark.slow
 def test_a_row_of_the_table():
     texts, runs = row("PropaneCombustion", seeds=2, steps=3000, anneal="2s")
-    cells = dict(zip(next(ppo()).columns, texts, strict=True))
+    cells = dict(zip(next(agents()).columns, texts, strict=True))
     graph = task_graph("PropaneCombustion")
     assert (cells["task"], cells["goal"], cells["steps"]) == ("PropaneCombustion", "88", "3,000")
     assert 88 <= int(cells["best"]) <= int(cells["median"]) <= int(cells["worst"])
@@ -38,7 +38,7 @@ def test_the_picture_has_a_panel_for_each_task(tmp_path):
 
 
 def test_costs_by_time_are_a_line_for_each_learner(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures_of_results, "LEARNERS", tmp_path)
+    monkeypatch.setattr(pictures, "LEARNERS", tmp_path)
     PICTURES["anytime"](tmp_path / "anytime.svg")
     assert not [*tmp_path.iterdir()]  # no row has them
     tasks = [{"task": "a", "classical": 20, "reference": 10}]

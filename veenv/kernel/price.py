@@ -3,7 +3,7 @@
 XLA puts elementwise operations into loops that end where a value is stored: for an output, for a
 primitive that is no loop (a contraction, a decomposition, a `scan`), for a barrier.  What several
 loops need, each of them computes, once for each way of indexing it.  The price counts that, and
-adds up seven numbers, fitted once to measurements (``python scripts/benchmark.py prediction``).
+adds up seven numbers, fitted once to measurements (``python scripts/benchmark.py fit``).
 Another machine is faster or slower; what is compared here are forms of one function.
 """
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 FILE = Path(__file__).with_name("weights.json")
-"""What operations take, measured on a processor by ``python scripts/benchmark.py weights``."""
+"""What operations take, measured on a processor by ``benchmark.py fit --parts weights``."""
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     json.loads(FILE.read_text(encoding="utf-8"))["weights"]
 )

@@ -1,4 +1,4 @@
-"""Forty functions of engineers and scientists, unlike those of `realistic`, for its `--file`."""
+"""Forty functions of engineers and scientists, unlike those of `realistic.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from scripts.benchmarks.functions.case import Cases, Draws, runge_kutta
 
-FUNCTIONS = Cases()
+ENGINEERING = Cases()
 _DRAWN = Draws(29)
 _normal, _uniform, _RNG = _DRAWN.normal, _DRAWN.uniform, _DRAWN.rng
 
@@ -31,7 +31,7 @@ def _rotated(q: Array, v: Array) -> Array:
 # Control and robots
 
 
-@FUNCTIONS.add(0.3 * _normal(4), 0.1 * _normal(1), argnums=(0, 1))
+@ENGINEERING.add(0.3 * _normal(4), 0.1 * _normal(1), argnums=(0, 1))
 def cart_pole_step(x: Array, u: Array) -> Array:
     """A Runge-Kutta step of a pole on a cart."""
 
@@ -44,7 +44,7 @@ def cart_pole_step(x: Array, u: Array) -> Array:
     return runge_kutta(rate, x, 0.02)
 
 
-@FUNCTIONS.add(
+@ENGINEERING.add(
     jnp.concatenate([_normal(3), jnp.array([1.0, 0, 0, 0]), _normal(6)]), _uniform(1, 2, 4),
     argnums=(0, 1),
 )  # fmt: skip
@@ -59,7 +59,7 @@ def quadrotor(x: Array, thrust: Array) -> Array:
     return jnp.concatenate([v, turn, up - jnp.array([0, 0, 9.81]) - 0.1 * v * jnp.abs(v), spin])
 
 
-@FUNCTIONS.add(jnp.array([2.0, 0.5, 0.1]))
+@ENGINEERING.add(jnp.array([2.0, 0.5, 0.1]))
 def pid_response(gains: Array) -> Array:
     """The error of a loop of second order under a PID controller, over 80 steps."""
 
@@ -73,7 +73,7 @@ def pid_response(gains: Array) -> Array:
     return lax.scan(step, (zero, zero, zero, zero + 1), None, length=80)[1]
 
 
-@FUNCTIONS.add(_normal(4), 0.3 * jnp.eye(4) + 0.05 * _normal(4, 4), argnums=(0, 1))
+@ENGINEERING.add(_normal(4), 0.3 * jnp.eye(4) + 0.05 * _normal(4, 4), argnums=(0, 1))
 def unscented_mean(x: Array, root: Array) -> tuple[Array, Array]:
     """Mean and covariance of range and bearing, by sigma points of a covariance's factor."""
     factor = jnp.linalg.cholesky(root @ root.T + 0.1 * jnp.eye(4))
@@ -86,7 +86,7 @@ def unscented_mean(x: Array, root: Array) -> tuple[Array, Array]:
     return mean, (seen - mean).T @ (weights[:, None] * (seen - mean))
 
 
-@FUNCTIONS.add(0.2 * _normal(20, 3))
+@ENGINEERING.add(0.2 * _normal(20, 3))
 def gyro_attitude(rates: Array) -> Array:
     """The attitude after twenty samples of a gyroscope, by quaternions."""
     q = jnp.array([1.0, 0.0, 0.0, 0.0])
@@ -99,7 +99,7 @@ def gyro_attitude(rates: Array) -> Array:
     return q
 
 
-@FUNCTIONS.add(_normal(6))
+@ENGINEERING.add(_normal(6))
 def arm_pose(q: Array) -> Array:
     """Position and axis of the hand of an arm of six joints, by Denavit and Hartenberg."""
     a, d = (0.0, 0.43, 0.02, 0.0, 0.0, 0.0), (0.67, 0.0, 0.15, 0.43, 0.0, 0.06)
@@ -114,7 +114,7 @@ def arm_pose(q: Array) -> Array:
     return jnp.concatenate([t[:3, 3], t[:3, 2]])
 
 
-@FUNCTIONS.add(_normal(3), _normal(3), argnums=(0, 1))
+@ENGINEERING.add(_normal(3), _normal(3), argnums=(0, 1))
 def arm_torques(q: Array, v: Array) -> Array:
     """Joint torques of an arm of three links without acceleration, by Lagrange's equations."""
     masses, lengths = jnp.array([1.0, 0.8, 0.5]), jnp.array([0.5, 0.4, 0.3])
@@ -132,7 +132,7 @@ def arm_torques(q: Array, v: Array) -> Array:
 # Electricity
 
 
-@FUNCTIONS.add(_normal(4), _uniform(0.5, 2, 5), argnums=(0, 1))
+@ENGINEERING.add(_normal(4), _uniform(0.5, 2, 5), argnums=(0, 1))
 def synchronous_motor(x: Array, p: Array) -> Array:
     """Rates of currents, speed and angle of a permanent-magnet motor under field control."""
     i_d, i_q, speed, angle = x
@@ -145,7 +145,7 @@ def synchronous_motor(x: Array, p: Array) -> Array:
     ])  # fmt: skip
 
 
-@FUNCTIONS.add(jnp.array([0.01, 0.02, 2000.0, 0.03, 9000.0, 3.4, 0.6]))
+@ENGINEERING.add(jnp.array([0.01, 0.02, 2000.0, 0.03, 9000.0, 3.4, 0.6]))
 def battery_voltage(p: Array) -> Array:
     """The voltage of a cell with two RC pairs over 50 samples of a current."""
     current = 2 + jnp.sin(0.3 * jnp.arange(50))
@@ -162,7 +162,7 @@ def battery_voltage(p: Array) -> Array:
     return lax.scan(step, (zero, zero, zero + 0.9), current)[1]
 
 
-@FUNCTIONS.add(_uniform(0.1, 0.5, 5), _normal(64), argnums=0)
+@ENGINEERING.add(_uniform(0.1, 0.5, 5), _normal(64), argnums=0)
 def biquad(c: Array, signal: Array) -> Array:
     """A signal through a filter of second order, by its coefficients."""
 
@@ -174,14 +174,14 @@ def biquad(c: Array, signal: Array) -> Array:
     return lax.scan(step, (zero, zero), signal)[1]
 
 
-@FUNCTIONS.add(_normal(32))
+@ENGINEERING.add(_normal(32))
 def spectrum(x: Array) -> Array:
     """Log powers of a windowed signal."""
     y = jnp.fft.rfft(x * jnp.hanning(32))
     return jnp.log(y.real**2 + y.imag**2 + 1e-3)
 
 
-@FUNCTIONS.add(_uniform(0.5, 1.5, 8))
+@ENGINEERING.add(_uniform(0.5, 1.5, 8))
 def ladder_impedance(p: Array) -> Array:
     """Magnitude of the impedance of an LC ladder at 24 frequencies: a continued fraction."""
     s = 1j * jnp.linspace(0.2, 3.0, 24)
@@ -194,7 +194,7 @@ def ladder_impedance(p: Array) -> Array:
 # Chemistry and biology
 
 
-@FUNCTIONS.add(jnp.array([2.1, 1.1, 114.2, 112.9]), jnp.array([14.2, -1.1]), argnums=(0, 1))
+@ENGINEERING.add(jnp.array([2.1, 1.1, 114.2, 112.9]), jnp.array([14.2, -1.1]), argnums=(0, 1))
 def van_de_vusse(x: Array, u: Array) -> Array:
     """Rates of a stirred tank with three reactions and a jacket."""
     k1 = 1.287e12 * jnp.exp(-9758.3 / (x[2] + 273.15))
@@ -206,7 +206,7 @@ def van_de_vusse(x: Array, u: Array) -> Array:
     ])  # fmt: skip
 
 
-@FUNCTIONS.add(jnp.array([0.3, 0.7]) + 0.0 * _normal(2), _uniform(0.2, 0.9, 4), argnums=(0, 1))
+@ENGINEERING.add(jnp.array([0.3, 0.7]) + 0.0 * _normal(2), _uniform(0.2, 0.9, 4), argnums=(0, 1))
 def nrtl(x: Array, tau: Array) -> Array:
     """Activity coefficients of two components by the NRTL equation."""
     t = jnp.array([[0.0, 1.0], [1.0, 0.0]]) * tau.reshape(2, 2)
@@ -215,7 +215,7 @@ def nrtl(x: Array, tau: Array) -> Array:
     return jnp.exp(c / s + ((x * g / s) * (t - c / s)).sum(1))
 
 
-@FUNCTIONS.add(_uniform(0.2, 2.5, 6), jnp.full(6, 1 / 6), argnums=(0, 1))
+@ENGINEERING.add(_uniform(0.2, 2.5, 6), jnp.full(6, 1 / 6), argnums=(0, 1))
 def rachford_rice(k: Array, z: Array) -> Array:
     """Vapour fraction and composition of a flash, eight steps of Newton from a half."""
     v = jnp.asarray(0.5, k.dtype)
@@ -225,7 +225,7 @@ def rachford_rice(k: Array, z: Array) -> Array:
     return jnp.concatenate([v[None], z * k / (1 + v * (k - 1))])
 
 
-@FUNCTIONS.add(jnp.array([310.0, 50.0]))
+@ENGINEERING.add(jnp.array([310.0, 50.0]))
 def peng_robinson(state: Array) -> Array:
     """Compressibility and fugacity of CO2 from temperature and pressure: a root of a cubic."""
     t, p = state
@@ -241,14 +241,14 @@ def peng_robinson(state: Array) -> Array:
     return jnp.stack([z, z - 1 - jnp.log(z - b) - a / (2.828 * b) * log])
 
 
-@FUNCTIONS.add(_uniform(0.2, 1, 10), 0.1 * _normal(10, 10), argnums=(0, 1))
+@ENGINEERING.add(_uniform(0.2, 1, 10), 0.1 * _normal(10, 10), argnums=(0, 1))
 def ecosystem(n: Array, a: Array) -> Array:
     """Rates of ten species that meet, with a saturating response."""
     eaten = a @ (n / (1 + n))
     return n * (1 - n + eaten)
 
 
-@FUNCTIONS.add(_uniform(0.1, 0.9, 12), _uniform(0.1, 1, 3), argnums=(0, 1))
+@ENGINEERING.add(_uniform(0.1, 0.9, 12), _uniform(0.1, 1, 3), argnums=(0, 1))
 def epidemic(x: Array, p: Array) -> Array:
     """Rates of susceptible, exposed and infected in four groups by age."""
     s, e, i = x.reshape(3, 4)
@@ -257,7 +257,7 @@ def epidemic(x: Array, p: Array) -> Array:
     return jnp.concatenate([-force, force - p[1] * e, p[1] * e - p[2] * i])
 
 
-@FUNCTIONS.add(jnp.array([-60.0, 0.1, 0.5, 0.4]), _uniform(0.5, 1, 4), argnums=(0, 1))
+@ENGINEERING.add(jnp.array([-60.0, 0.1, 0.5, 0.4]), _uniform(0.5, 1, 4), argnums=(0, 1))
 def axon(x: Array, g: Array) -> Array:
     """Rates of a patch of membrane with gates, after Hodgkin and Huxley."""
     v, m, h, n = x
@@ -275,7 +275,7 @@ def axon(x: Array, g: Array) -> Array:
 # Fluids, heat and solids
 
 
-@FUNCTIONS.add(_normal(40), jnp.array([0.4]), argnums=(0, 1))
+@ENGINEERING.add(_normal(40), jnp.array([0.4]), argnums=(0, 1))
 def crank_nicolson(u: Array, nu: Array) -> Array:
     """An implicit step of heat on a rod with a source that depends on its temperature."""
     r = jnp.broadcast_to(nu[0], u.shape)
@@ -285,7 +285,7 @@ def crank_nicolson(u: Array, nu: Array) -> Array:
     return lax.linalg.tridiagonal_solve(off, 1 + r, off[::-1], right[:, None])[:, 0]
 
 
-@FUNCTIONS.add(_normal(48))
+@ENGINEERING.add(_normal(48))
 def burgers(u: Array) -> Array:
     """A step of Burgers' equation with limited slopes, on a ring."""
     left, right = u - jnp.roll(u, 1), jnp.roll(u, -1) - u
@@ -298,7 +298,7 @@ def burgers(u: Array) -> Array:
     return u - 0.1 * (flux - jnp.roll(flux, 1))
 
 
-@FUNCTIONS.add(_uniform(0.5, 2, 16), _normal(16), argnums=(0, 1))
+@ENGINEERING.add(_uniform(0.5, 2, 16), _normal(16), argnums=(0, 1))
 def shallow_water(h: Array, q: Array) -> tuple[Array, Array]:
     """Fluxes after Harten, Lax and van Leer between the cells of a channel."""
     u, c = q / h, jnp.sqrt(9.81 * h)
@@ -312,7 +312,7 @@ def shallow_water(h: Array, q: Array) -> tuple[Array, Array]:
     return between(q, h), between(pressure, q)
 
 
-@FUNCTIONS.add(_uniform(0.8, 1.2, 10), _normal(10), argnums=(0, 1))
+@ENGINEERING.add(_uniform(0.8, 1.2, 10), _normal(10), argnums=(0, 1))
 def beam_deflection(stiffness: Array, load: Array) -> Array:
     """Deflections of a clamped beam of ten elements: twenty unknowns, one solve."""
     element = jnp.array([[12.0, 6, -12, 6], [6, 4, -6, 2], [-12, -6, 12, -6], [6, 2, -6, 4]])
@@ -323,14 +323,14 @@ def beam_deflection(stiffness: Array, load: Array) -> Array:
     return jnp.linalg.solve(k[2:, 2:], force)[::2]
 
 
-@FUNCTIONS.add(jnp.eye(3) + 0.1 * _normal(3, 3), _uniform(0.5, 2, 2), argnums=(0, 1))
+@ENGINEERING.add(jnp.eye(3) + 0.1 * _normal(3, 3), _uniform(0.5, 2, 2), argnums=(0, 1))
 def rubber(f: Array, p: Array) -> Array:
     """The first Piola-Kirchhoff stress of a compressible neo-Hookean solid."""
     j = jnp.linalg.det(f)
     return p[0] * (f - jnp.linalg.inv(f).T) + p[1] * jnp.log(j) * jnp.linalg.inv(f).T
 
 
-@FUNCTIONS.add(0.01 * _normal(6), 0.002 * _normal(6), argnums=(0, 1))
+@ENGINEERING.add(0.01 * _normal(6), 0.002 * _normal(6), argnums=(0, 1))
 def plastic_return(strain: Array, plastic: Array) -> Array:
     """Stresses by radial return, von Mises plasticity with linear hardening."""
     e = strain - plastic
@@ -341,7 +341,7 @@ def plastic_return(strain: Array, plastic: Array) -> Array:
     return trial * (1 - over / size * 160 / (160 + 10)) + 3 * 160.0 * volume
 
 
-@FUNCTIONS.add(_uniform(280, 400, 4), _uniform(0.5, 2, 3), argnums=(0, 1))
+@ENGINEERING.add(_uniform(280, 400, 4), _uniform(0.5, 2, 3), argnums=(0, 1))
 def heat_exchanger(t: Array, p: Array) -> Array:
     """Duties of a counterflow exchanger, with a guarded logarithmic mean of differences."""
     a, b = t[0] - t[3], t[1] - t[2]
@@ -352,7 +352,7 @@ def heat_exchanger(t: Array, p: Array) -> Array:
     return jnp.stack([p[0] * mean, p[1] * (t[0] - t[1]), p[2] * (t[3] - t[2])])
 
 
-@FUNCTIONS.add(_normal(10, 2), 0.2 * _normal(1), argnums=(0, 1))
+@ENGINEERING.add(_normal(10, 2), 0.2 * _normal(1), argnums=(0, 1))
 def vortex_lattice(panels: Array, incidence: Array) -> Array:
     """Circulations of ten vortices near a camber line, from no flow through ten points."""
     points = jnp.stack([jnp.arange(10.0), 0.1 * jnp.arange(10.0)], 1) + 0.1 * panels
@@ -367,7 +367,7 @@ def vortex_lattice(panels: Array, incidence: Array) -> Array:
 # Finance and statistics
 
 
-@FUNCTIONS.add(jnp.array([0.04, 1.5, 0.05, 0.4, -0.6, 1.02]))
+@ENGINEERING.add(jnp.array([0.04, 1.5, 0.05, 0.4, -0.6, 1.02]))
 def heston(p: Array) -> Array:
     """Prices of a call by the characteristic function, at five strikes."""
     v, kappa, theta, sigma, rho, spot = p
@@ -386,7 +386,7 @@ def heston(p: Array) -> Array:
     return spot - jnp.sqrt(strikes) / jnp.pi * (inner.real / (u * u + 0.25)).sum(1) * (u[1] - u[0])
 
 
-@FUNCTIONS.add(jnp.array([1.0, 0.05, 0.3, 1.0]))
+@ENGINEERING.add(jnp.array([1.0, 0.05, 0.3, 1.0]))
 def american_put(p: Array) -> Array:
     """The price of an American put on a tree of 50 steps, by spot, rate, volatility and strike."""
     up = jnp.exp(p[2] * jnp.sqrt(1 / 50))
@@ -400,7 +400,7 @@ def american_put(p: Array) -> Array:
     return lax.scan(back, jnp.maximum(p[3] - spots, 0), None, length=50)[0][25]
 
 
-@FUNCTIONS.add(jnp.array([0.2, 0.6, -0.3, 0.5]), _uniform(0.7, 1.4, 9), argnums=0)
+@ENGINEERING.add(jnp.array([0.2, 0.6, -0.3, 0.5]), _uniform(0.7, 1.4, 9), argnums=0)
 def sabr(p: Array, strikes: Array) -> Array:
     """Volatilities of nine strikes by Hagan's formula."""
     alpha, beta, rho, nu = p
@@ -411,7 +411,7 @@ def sabr(p: Array, strikes: Array) -> Array:
     return alpha / mid * z / x * (1 + more + (2 - 3 * rho**2) / 24 * nu**2)
 
 
-@FUNCTIONS.add(jnp.array([0.04, -0.02, 0.01, 1.5]), _uniform(0.5, 3, 12), argnums=0)
+@ENGINEERING.add(jnp.array([0.04, -0.02, 0.01, 1.5]), _uniform(0.5, 3, 12), argnums=0)
 def bonds(p: Array, coupons: Array) -> Array:
     """Prices of twelve bonds on a curve of Nelson and Siegel."""
     t = jnp.arange(1.0, 21.0)
@@ -421,7 +421,7 @@ def bonds(p: Array, coupons: Array) -> Array:
     return (alive * coupons[:, None] * discount).sum(1)
 
 
-@FUNCTIONS.add(_uniform(0.5, 1.5, 4), _normal(12, 2), _normal(12), argnums=0)
+@ENGINEERING.add(_uniform(0.5, 1.5, 4), _normal(12, 2), _normal(12), argnums=0)
 def gaussian_process(p: Array, x: Array, y: Array) -> Array:
     """Residuals of twelve data, whitened by the factor of their covariance."""
     d = (x[:, None] - x) / p[:2]
@@ -429,7 +429,7 @@ def gaussian_process(p: Array, x: Array, y: Array) -> Array:
     return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(k), y, lower=True)
 
 
-@FUNCTIONS.add(_normal(5), 0.5 * _normal(30, 5), argnums=0)
+@ENGINEERING.add(_normal(5), 0.5 * _normal(30, 5), argnums=0)
 def logistic_scores(w: Array, x: Array) -> Array:
     """Contributions of thirty data to the score of a logistic regression."""
     return (jax.nn.sigmoid(x @ w) - (jnp.arange(30) % 2))[:, None] * x
@@ -438,7 +438,7 @@ def logistic_scores(w: Array, x: Array) -> Array:
 # Vision, space, physics, learning
 
 
-@FUNCTIONS.add(0.1 * _normal(6), 0.1 * _normal(12, 3), argnums=(0, 1))
+@ENGINEERING.add(0.1 * _normal(6), 0.1 * _normal(12, 3), argnums=(0, 1))
 def point_to_plane(pose: Array, points: Array) -> Array:
     """Distances of twelve moved points from planes; the motion is an exponential."""
     angle = jnp.sqrt(pose[:3] @ pose[:3] + 1e-12)
@@ -449,7 +449,7 @@ def point_to_plane(pose: Array, points: Array) -> Array:
     return ((moved - 0.1) * normal).sum(1)
 
 
-@FUNCTIONS.add(
+@ENGINEERING.add(
     jnp.array([400.0, 410, 320, 240, -0.1, 0.01, 0.001, 0.002]), _normal(16, 3), argnums=(0, 1)
 )
 def distorted_pixels(camera: Array, points: Array) -> Array:
@@ -462,7 +462,7 @@ def distorted_pixels(camera: Array, points: Array) -> Array:
     return jnp.stack([camera[0] * u + camera[2], camera[1] * v + camera[3]], 1)
 
 
-@FUNCTIONS.add(jnp.array([1.2, 0.3, 0.5, 0.4, 0.8, 1.0]))
+@ENGINEERING.add(jnp.array([1.2, 0.3, 0.5, 0.4, 0.8, 1.0]))
 def orbit_state(elements: Array) -> Array:
     """Position and velocity from orbital elements; Kepler's equation by six steps of Newton."""
     a, e, i, node, arg, mean = elements
@@ -483,7 +483,7 @@ def orbit_state(elements: Array) -> Array:
     return jnp.concatenate([turn @ place, turn @ speed])
 
 
-@FUNCTIONS.add(jnp.array([1.0, 0.1, 0.2, 0.0, 0.9, 0.3]))
+@ENGINEERING.add(jnp.array([1.0, 0.1, 0.2, 0.0, 0.9, 0.3]))
 def oblate_orbit(x: Array) -> Array:
     """Ten Runge-Kutta steps about an oblate planet."""
 
@@ -496,7 +496,7 @@ def oblate_orbit(x: Array) -> Array:
     return lax.fori_loop(0, 10, lambda _, x: runge_kutta(rate, x, 0.05), x)
 
 
-@FUNCTIONS.add(1.5 * jnp.stack([*np.mgrid[:2, :2, :2]], -1).reshape(8, 3) + 0.1 * _normal(8, 3))
+@ENGINEERING.add(1.5 * jnp.asarray(np.mgrid[:2.0, :2, :2].reshape(3, 8).T) + 0.1 * _normal(8, 3))
 def argon_forces(x: Array) -> Array:
     """Forces of eight atoms with a cutoff, after Lennard and Jones."""
     d = x[:, None] - x
@@ -506,7 +506,7 @@ def argon_forces(x: Array) -> Array:
     return (jnp.where(near, 48 * inverse**7 - 24 * inverse**4, 0)[..., None] * d).sum(1)
 
 
-@FUNCTIONS.add(_normal(8, 8), jnp.array([0.7, 0.1]), argnums=(0, 1))
+@ENGINEERING.add(_normal(8, 8), jnp.array([0.7, 0.1]), argnums=(0, 1))
 def rotor_lattice(angle: Array, p: Array) -> Array:
     """Torques on the rotors of a lattice with field."""
     turns: list[Callable[[Array], Array]] = [
@@ -515,7 +515,7 @@ def rotor_lattice(angle: Array, p: Array) -> Array:
     return p[0] * sum(jnp.sin(turn(angle) - angle) for turn in turns) - p[1] * jnp.sin(angle)
 
 
-@FUNCTIONS.add(_normal(16, 2), _normal(16), _normal(16), argnums=(0, 1, 2))
+@ENGINEERING.add(_normal(16, 2), _normal(16), _normal(16), argnums=(0, 1, 2))
 def poisson_residual(w: Array, b: Array, v: Array) -> Array:
     """What a small network leaves of Poisson's equation at twenty points, by its weights."""
 
@@ -524,6 +524,3 @@ def poisson_residual(w: Array, b: Array, v: Array) -> Array:
 
     points = jnp.stack([jnp.linspace(0, 1, 20), jnp.linspace(1, 0, 20) ** 2], 1)
     return jax.vmap(lambda x: jnp.trace(jax.hessian(u)(x)) - jnp.sin(x.sum()))(points)
-
-
-F = {name: tuple(case)[1:] for name, case in FUNCTIONS.items()}

@@ -9,7 +9,7 @@ from jax import Array
 
 from scripts.benchmarks.functions.case import Cases, Draws, runge_kutta
 
-FUNCTIONS = Cases()
+REALISTIC = Cases()
 _DRAWN = Draws(11)
 _RNG, _normal, _uniform = _DRAWN.rng, _DRAWN.normal, _DRAWN.uniform
 _CAMERA, _POINT = _RNG.integers(0, 4, 24), _RNG.integers(0, 12, 24)
@@ -37,7 +37,7 @@ _FILTER = (_random(0, 5), jnp.eye(5), _random(1, 2), _random(2, 2, 5), 0.2 * jnp
 _IMAGE = (_random(0, 16, 16, 2), _random(1, 3, 3, 2, 6), _random(2, 8, 96))
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     _random(0, 3, 12, 6), _random(1, 3, 12, 12), _random(2, 3, 12), _random(3, 6),
     _random(4, 12), argnums=(0, 1, 2), name="gru_params",
 )  # fmt: skip
@@ -48,8 +48,8 @@ def gru_cell(w: Array, u: Array, b: Array, x: Array, h: Array) -> Array:
     return z * h + (1 - z) * jnp.tanh(w[2] @ x + u[2] @ (r * h) + b[2])
 
 
-@FUNCTIONS.add(*_IMAGE, name="conv_image")
-@FUNCTIONS.add(*_IMAGE, argnums=1, name="conv_kernel")
+@REALISTIC.add(*_IMAGE, name="conv_image")
+@REALISTIC.add(*_IMAGE, argnums=1, name="conv_kernel")
 def convolution(image: Array, kernel: Array, dense: Array) -> Array:
     """A convolution, a smooth activation, mean pooling and a dense layer."""
     numbers = ("NHWC", "HWIO", "NHWC")
@@ -70,7 +70,7 @@ def _heun(s: Array, h: float = 0.05) -> Array:
     return s + 0.5 * h * (k + _pendula(s + h * k))
 
 
-@FUNCTIONS.add(jnp.array([0.5, -0.3, 0.1, 0.2]))
+@REALISTIC.add(jnp.array([0.5, -0.3, 0.1, 0.2]))
 def pendula_unrolled(s: Array) -> Array:
     """The state after 16 steps of Heun's method, a Python loop."""
     for _ in range(16):
@@ -78,14 +78,14 @@ def pendula_unrolled(s: Array) -> Array:
     return s
 
 
-@FUNCTIONS.add(jnp.array([0.5, -0.3, 0.1, 0.2]))
+@REALISTIC.add(jnp.array([0.5, -0.3, 0.1, 0.2]))
 def pendula_scan(s: Array) -> Array:
     """The state after 64 steps, one `scan`."""
     return jax.lax.scan(lambda x, _: (_heun(x), None), s, None, length=64)[0]
 
 
-@FUNCTIONS.add(_random(9, 6), _LAYERS, name="vector_field_state")
-@FUNCTIONS.add(_random(9, 6), _LAYERS, argnums=1, name="vector_field_params")
+@REALISTIC.add(_random(9, 6), _LAYERS, name="vector_field_state")
+@REALISTIC.add(_random(9, 6), _LAYERS, argnums=1, name="vector_field_params")
 def vector_field(x: Array, layers: list[tuple[Array, Array]]) -> Array:
     """The right-hand side of a neural ODE."""
     for w, b in layers[:-1]:
@@ -93,7 +93,7 @@ def vector_field(x: Array, layers: list[tuple[Array, Array]]) -> Array:
     return layers[-1][0] @ x + layers[-1][1]
 
 
-@FUNCTIONS.add(*_FILTER, argnums=(0, 1), name="kalman_update")
+@REALISTIC.add(*_FILTER, argnums=(0, 1), name="kalman_update")
 def filter_update(x: Array, p: Array, z: Array, h: Array, r: Array) -> tuple[Array, Array]:
     """Mean and covariance after a measurement z = h x of a Kalman filter (Joseph's form)."""
     s = h @ p @ h.T + r
@@ -102,7 +102,7 @@ def filter_update(x: Array, p: Array, z: Array, h: Array, r: Array) -> tuple[Arr
     return x + k @ (z - h @ x), rest @ p @ rest.T + k @ r @ k.T
 
 
-@FUNCTIONS.add(_random(0, 8), _random(1, 8), _random(2, 8), argnums=(0, 1))
+@REALISTIC.add(_random(0, 8), _random(1, 8), _random(2, 8), argnums=(0, 1))
 def planar_chain(q: Array, v: Array, a: Array) -> Array:
     """Torques of a planar chain of unit links with point masses: inverse dynamics, backwards."""
     angle, rate, turn = jnp.cumsum(q), jnp.cumsum(v), jnp.cumsum(a)
@@ -113,7 +113,7 @@ def planar_chain(q: Array, v: Array, a: Array) -> Array:
     return jnp.cumsum((c * fy - s * fx)[::-1])[::-1]
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     jnp.array([1.0, 0.1, -0.2, 0.05, 0.1, 0.2, 4.0]), jnp.array([300.0, 0.01, 1e-3, 1.0, 2.0]),
     jnp.array([0.3, -0.2, 0.5]), argnums=(0, 1, 2),
 )  # fmt: skip
@@ -127,7 +127,7 @@ def pinhole(pose: Array, lens: Array, point: Array) -> Array:
     return lens[0] * xy * (1 + r2 * (lens[1] + lens[2] * r2)) + lens[3:5]
 
 
-@FUNCTIONS.add(jnp.array([0.6, 0.5, 0.2, 0.1, 340.0]))
+@REALISTIC.add(jnp.array([0.6, 0.5, 0.2, 0.1, 340.0]))
 def reactor(y: Array) -> Array:
     """Rates of a stirred reactor: four species and a temperature, three Arrhenius reactions."""
     c, t = y[:4], y[4]
@@ -138,7 +138,7 @@ def reactor(y: Array) -> Array:
     return jnp.concatenate([jnp.array([1.0, 1, 0, 0]) - c + nu @ r, heat[None]])
 
 
-@FUNCTIONS.add(3 * _random(0, 12, 3))
+@REALISTIC.add(3 * _random(0, 12, 3))
 def lennard_jones(x: Array) -> Array:
     """Forces between particles; x: [n, 3]."""
     d = x[:, None] - x[None]
@@ -146,7 +146,7 @@ def lennard_jones(x: Array) -> Array:
     return jnp.sum((inverse**4 - 0.5 * inverse**2)[..., None] * d, 1)
 
 
-@FUNCTIONS.add(_random(0, 10, 12), _random(1, 12, 12), _random(2, 12, 12), _random(3, 12, 12))
+@REALISTIC.add(_random(0, 10, 12), _random(1, 12, 12), _random(2, 12, 12), _random(3, 12, 12))
 def attention(x: Array, query: Array, key: Array, value: Array) -> Array:
     """Causal attention of a sequence; x: [t, n]."""
     scores = (x @ query) @ (x @ key).T / np.sqrt(x.shape[1])
@@ -154,7 +154,7 @@ def attention(x: Array, query: Array, key: Array, value: Array) -> Array:
     return jax.nn.softmax(scores) @ (x @ value)
 
 
-@FUNCTIONS.add(_random(0, 14, 2))
+@REALISTIC.add(_random(0, 14, 2))
 def glider(u: Array) -> Array:
     """States of a planar vehicle under controls, a Python loop; u: [t, 2]."""
     s, states = jnp.array([0.0, 1.0, 0.1, 1.0, 0.0]), []
@@ -169,7 +169,7 @@ def glider(u: Array) -> Array:
     return jnp.stack(states)
 
 
-@FUNCTIONS.add(1.0 + _random(0, 2, 48))
+@REALISTIC.add(1.0 + _random(0, 2, 48))
 def gray_scott(y: Array) -> Array:
     """Rates of a reaction and diffusion on a ring; y: [2, n]."""
     u, v = y
@@ -183,7 +183,7 @@ def gray_scott(y: Array) -> Array:
     )
 
 
-@FUNCTIONS.add(jnp.array([1.0, 0.4, 0.2]))
+@REALISTIC.add(jnp.array([1.0, 0.4, 0.2]))
 def gaussian_process(theta: Array) -> Array:
     """Whitened residuals of a Gaussian process by its hyperparameters."""
     x = jnp.linspace(0.0, 2.0, 16)
@@ -193,7 +193,7 @@ def gaussian_process(theta: Array) -> Array:
     return jax.scipy.linalg.solve_triangular(lower, jnp.cos(4 * x), lower=True)
 
 
-@FUNCTIONS.add(_random(0, 7))
+@REALISTIC.add(_random(0, 7))
 def arm_matrices(q: Array) -> Array:
     """Position of the tip of a seven-joint arm by products of 4 by 4 matrices."""
     pose = jnp.eye(4)
@@ -207,7 +207,7 @@ def arm_matrices(q: Array) -> Array:
     return pose[:3].reshape(-1)
 
 
-@FUNCTIONS.add(1.0 + _random(0, 64))
+@REALISTIC.add(1.0 + _random(0, 64))
 def upwind(u: Array) -> Array:
     """Rates of Burgers' equation with a limiter; u: [n]."""
     left, right = u - jnp.roll(u, 1), jnp.roll(u, -1) - u
@@ -217,7 +217,7 @@ def upwind(u: Array) -> Array:
     return jnp.roll(flux, 1) - flux
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     1.0 + 0.1 * _random(0, 10), 0.1 * _random(1, 10), _random(2, 10, 10), _random(3, 10, 10),
     argnums=(0, 1),
 )  # fmt: skip
@@ -229,7 +229,7 @@ def power_flow(v: Array, angle: Array, conductance: Array, susceptance: Array) -
     return jnp.concatenate([p, v * ((conductance * s - susceptance * c) @ v)])
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     _normal(4), jnp.diag(jnp.array([0.1, 0.2, 0.05, 0.3])) + 0.01, jnp.array([0.5, 0.2]),
     argnums=(0, 1),
 )  # fmt: skip
@@ -253,7 +253,7 @@ def sigma_points(mean: Array, cov: Array, u: Array) -> tuple[Array, Array]:
     return middle, (weights * apart.T) @ apart + 0.01 * jnp.eye(n)
 
 
-@FUNCTIONS.add(jnp.stack([2 + 0.3 * _normal(40), _normal(40)]))
+@REALISTIC.add(jnp.stack([2 + 0.3 * _normal(40), _normal(40)]))
 def shallow_water(state: Array) -> Array:
     """Rates of depth and discharge: limited slopes, Rusanov fluxes; state: [2, n]."""
 
@@ -276,7 +276,7 @@ def shallow_water(state: Array) -> Array:
     return face[:, :-1] - face[:, 1:]
 
 
-@FUNCTIONS.add(_normal(5), _normal(5, 5), _normal(5, 6), argnums=(0, 1, 2))
+@REALISTIC.add(_normal(5), _normal(5, 5), _normal(5, 6), argnums=(0, 1, 2))
 def hidden_markov(first: Array, step: Array, emit: Array) -> tuple[Array, Array]:
     """Log-likelihoods of a sequence's beginnings, by `scan`."""
     moves, seen = jax.nn.log_softmax(step), jax.nn.log_softmax(emit)
@@ -289,7 +289,7 @@ def hidden_markov(first: Array, step: Array, emit: Array) -> tuple[Array, Array]
     return jax.lax.scan(forward, start, jnp.asarray(_OBSERVED[1:]))
 
 
-@FUNCTIONS.add(_uniform(0.5, 1.5, 11), jnp.asarray(_NODES, "f4"), _normal(14), argnums=(0, 1))
+@REALISTIC.add(_uniform(0.5, 1.5, 11), jnp.asarray(_NODES, "f4"), _normal(14), argnums=(0, 1))
 def truss(area: Array, nodes: Array, load: Array) -> Array:
     """Displacements of a truss whose stiffness is assembled by a scatter."""
     a, b = _BARS.T
@@ -302,7 +302,7 @@ def truss(area: Array, nodes: Array, load: Array) -> Array:
     return jnp.linalg.solve(whole[_FREE[:, None], _FREE], load[_FREE])
 
 
-@FUNCTIONS.add(jnp.array([-60.0, 0.06, 0.6, 0.32]), jnp.array([120.0, 36.0, 0.3]), argnums=(0, 1))
+@REALISTIC.add(jnp.array([-60.0, 0.06, 0.6, 0.32]), jnp.array([120.0, 36.0, 0.3]), argnums=(0, 1))
 def neuron(state: Array, conductance: Array) -> Array:
     """Ten steps of Hodgkin and Huxley's equations, Runge–Kutta in a `fori_loop`."""
 
@@ -323,7 +323,7 @@ def neuron(state: Array, conductance: Array) -> Array:
     return jax.lax.fori_loop(0, 10, lambda _, s: runge_kutta(rate, s, 0.02), state)
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     jnp.array([0.1, -0.08, 0.05, -0.12]), jnp.array([0.5, 0.6, 0.4, 0.5]),
     jnp.linspace(-1.0, 1.0, 20), argnums=(0, 1),
 )  # fmt: skip
@@ -344,7 +344,7 @@ def lens(curvature: Array, gap: Array, height: Array) -> Array:
     return y + (8.0 - z) * along / across
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     jnp.concatenate([0.2 * _normal(4, 5), 5 + _normal(4, 1), jnp.full((4, 1), 300.0),
                      0.01 * _normal(4, 2)], 1), _normal(12, 3), _normal(24, 2), argnums=(0, 1),
 )  # fmt: skip
@@ -364,7 +364,7 @@ def bundle(cameras: Array, points: Array, seen: Array) -> Array:
     return jax.vmap(residual)(cameras[_CAMERA], points[_POINT], seen)
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     {"logits": _normal(4), "mean": _normal(4, 3), "factor": 0.3 * _normal(4, 3, 3)},
     _normal(30, 3),
 )  # fmt: skip
@@ -381,7 +381,7 @@ def mixture(parameters: dict[str, Array], data: Array) -> Array:
     return jax.nn.logsumexp(jax.nn.log_softmax(parameters["logits"])[:, None] + each, axis=0)
 
 
-@FUNCTIONS.add(
+@REALISTIC.add(
     1 + 0.02 * _normal(14), 0.1 * _normal(14), _uniform(1, 5, 20), -_uniform(3, 15, 20),
     argnums=(0, 1),
 )  # fmt: skip
@@ -394,7 +394,7 @@ def branch_flows(v: Array, angle: Array, g: Array, b: Array) -> tuple[Array, Arr
     return p, q, jnp.zeros(14, v.dtype).at[_FROM].add(p).at[_TO].add(-p)
 
 
-@FUNCTIONS.add(_uniform(0.05, 0.15, 6), _uniform(1.4, 2.3, 6), argnums=(0, 1))
+@REALISTIC.add(_uniform(0.05, 0.15, 6), _uniform(1.4, 2.3, 6), argnums=(0, 1))
 def thin_film(thickness: Array, index: Array) -> Array:
     """Reflectances of a stack of layers at 16 wavelengths: complex 2×2 matrices in a `scan`."""
 
@@ -411,7 +411,7 @@ def thin_film(thickness: Array, index: Array) -> Array:
     return jax.vmap(at)(jnp.linspace(0.4, 0.8, 16))
 
 
-@FUNCTIONS.add(_normal(8, 5), _normal(5), _normal(40, 8), argnums=(0, 1))
+@REALISTIC.add(_normal(8, 5), _normal(5), _normal(40, 8), argnums=(0, 1))
 def softmax_losses(w: Array, b: Array, x: Array) -> Array:
     """The loss of each datum of softmax regression."""
     return -jnp.take_along_axis(jax.nn.log_softmax(x @ w + b), _LABEL[:, None], 1)[:, 0]

@@ -1,4 +1,4 @@
-"""What PPO finds on tasks with several seeds."""
+"""PPO on tasks with several seeds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CoursePoint(NamedTuple):
     seconds: float
 
 
-def ppo(
+def agents(
     task: str = ",".join(STEPS), seeds: int = 3, steps: int | None = None, anneal: str = "20s"
 ) -> Iterator[Table]:
     """Trains PPO on tasks with several seeds, one after another, next to simulated annealing.

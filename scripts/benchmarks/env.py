@@ -6,11 +6,11 @@ Steps a second are the best of several measurements, in which all that is compar
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,26 +18,29 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tyro.conf import OmitArgPrefixes
 
 from scripts.benchmarks.tables import Table, figure_of
 from veenv.env import VertexEnv, random_action
 from veenv.env.adapters import GymnaxEnv, GymVectorEnv, GymVertexEnv, to_jumanji, to_stoa
 from veenv.env.factory import make
-from veenv.env.observe import ObservationKind, mask_of
+from veenv.env.observe import mask_of
 from veenv.env.random_play import random_episodes
-from veenv.graph.graph import CostModel
 from veenv.graph.linearisation import make_graph
 from veenv.tasks import random_function
 
-Clock = Literal["wall", "cpu"]
-CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
-SHAPES = {"scalars": False, "arrays": True}
-"""Kinds of random functions: whether they have arrays."""
+Part = Literal["play", "observations", "adapters", "growth"]
+USUAL: dict[Part, tuple[int, ...]] = {
+    "play": (1, 16, 256, 4096), "observations": (256,), "adapters": (256, 2048), "growth": (16,)
+}  # fmt: skip
+"""Environments that run side by side."""
 KINDS = ("none", "packed", "flat", "graph", "adjacency", "filled")
+"""Observations; `filled` writes one number into arrays of the size of `adjacency`."""
 
 Turn = Callable[[int], int]
-"""Plays so many times, and says how many steps all environments made."""
+"""Plays so many times, and returns how many steps all environments made."""
+
+How = tuple[float, int]
+"""Seconds of a measurement, and how many there are."""
 
 Begin = Callable[[jax.Array], Any]
 """From a key to the first carry of all environments."""
@@ -46,188 +49,141 @@ Step = Callable[[jax.Array, Any], Any]
 """From a key and a carry to the next."""
 
 
-@dataclass(frozen=True)
-class How:
-    """How long steps are measured."""
-
-    seconds: float = 2.0
-    """Length of a measurement, about."""
-    repeats: int = 3
-    """Measurements, of which the fastest counts."""
-    clock: Clock = "wall"
-    """Wall, or CPU time of all threads together, for a machine that is busy."""
-
-
 def env(
+    parts: tuple[Part, ...] = ("play",),
     task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
-    num_envs: tuple[int, ...] = (1, 16, 256, 4096),
-    cost: CostModel = "multiplications",
-    how: OmitArgPrefixes[How] = How(),  # frozen
+    num_envs: tuple[int, ...] = (),
+    max_edges: int | None = 256,
+    sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
+    seconds: float = 2.0,
+    repeats: int = 3,
+    plot: Path = Path("docs/env_scaling.svg"),
 ) -> Iterator[Table]:
     """Steps per second under uniformly random legal actions.
 
-    Whole episodes run as one compiled program, the random numbers included; observations are not
-    built. The last column is the growth of the time of a step over the growth of the number of
-    environments since the row above: at most 1 is at most linear.
-
     Args:
+        parts: `play` are whole episodes as one compiled program, without observations, with the
+            growth of a step's time over that of the number of environments since the row above;
+            `observations` writes each kind to memory, with a thread for each core, as XLA gives a
+            loop over small arrays to one; `adapters` plays through each interface whose library is
+            installed, with observations of kind `graph`; `growth` plays on random functions of
+            growing size.
         task: tasks to play.
-        num_envs: numbers of environments that run side by side.
-        cost: the cost model.
-        how: how long each is measured.
+        num_envs: numbers of environments side by side; by default those of each part.
+        max_edges: room for edges in lists of a graph; without it, enough for every order.
+        sizes: numbers of equations of the functions of `growth`.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        plot: picture of `growth`.
     """
+    how = seconds, repeats
+    for part in parts:
+        counts = num_envs or USUAL[part]
+        if part == "play":
+            yield from _play(task, counts, how)
+        elif part == "observations":
+            yield from _observations(task, counts, max_edges, how)
+        elif part == "adapters":
+            yield from _adapters(task, counts, max_edges, how)
+        else:
+            yield from _growth(sizes, counts[0], how, plot)
+
+
+def _play(task: Sequence[str], num_envs: Sequence[int], how: How) -> Iterator[Table]:
     table = Table("task", "environments", "steps/s", "µs a step of all", "growth / linear")
     yield table
     for name in task:
-        environment, before = make(name, cost=cost), None
+        environment, before = make(name), None
         for n in num_envs:
-            turns = {"": episodes(environment, n)}
-            rate = rates(turns, how)[""]
+            rate = rates({"": episodes(environment, n)}, *how)[""]
             growth = "" if before is None else f"{before / rate:.2f}"
             table.add(name, n, rate, 1e6 * n / rate, growth)
             before = rate
 
 
-def env_scaling(
-    sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
-    num_envs: int = 16,
-    how: OmitArgPrefixes[How] = How(),  # frozen
-    plot: Path = Path("docs/env_scaling.svg"),
-) -> Iterator[Table]:
-    """Time of a step on random functions of growing size, as a table and a plot.
-
-    Args:
-        sizes: numbers of equations of the random functions, of scalars and of arrays.
-        num_envs: environments that run side by side.
-        how: how long each is measured.
-        plot: file of the plot.
-    """
-    heads = (head for kind in SHAPES for head in (f"{kind}: vertices", "µs a step of one"))
+def _growth(sizes: Sequence[int], num_envs: int, how: How, plot: Path) -> Iterator[Table]:
+    shapes = {"scalars": False, "arrays": True}
+    heads = (head for kind in shapes for head in (f"{kind}: vertices", "µs a step of one"))
     table = Table("equations", *heads)
     yield table
-    found: dict[str, list[tuple[int, float]]] = {kind: [] for kind in SHAPES}
+    points: dict[str, list[tuple[int, float]]] = {kind: [] for kind in shapes}
     for size in sizes:
-        for kind, arrays in SHAPES.items():
+        for kind, arrays in shapes.items():
             fun, point = random_function(0, 8, size, 8, arrays=arrays)
             graph = make_graph(fun, tuple(range(len(point))))(*point)
-            turns = {"": episodes(VertexEnv(graph), num_envs)}
-            rate = rates(turns, how)[""]
-            found[kind].append((len(graph.eliminable), 1e6 / rate))
-        table.add(size, *(x for kind in SHAPES for x in found[kind][-1]))
+            rate = rates({"": episodes(VertexEnv(graph), num_envs)}, *how)[""]
+            points[kind].append((len(graph.eliminable), 1e6 / rate))
+        table.add(size, *(x for kind in shapes for x in points[kind][-1]))
     figure = figure_of(6, 4)
     axes = figure.add_subplot()
-    for kind, marker in zip(SHAPES, "os", strict=True):
-        vertices, micros = zip(*found[kind], strict=True)
+    for kind, marker in zip(shapes, "os", strict=True):
+        vertices, micros = zip(*points[kind], strict=True)
         axes.loglog(vertices, micros, marker=marker, label=f"random functions of {kind}")
-    (first, start), (last, _) = found["scalars"][0], found["scalars"][-1]
-    ends = np.array([first, last])
-    axes.loglog(ends, start * ends / first, color="0.6", ls="--", lw=1, label="linear")
+    (first, start), (last, _) = points["scalars"][0], points["scalars"][-1]
+    axes.loglog([first, last], [start, start * last / first], "--", color="0.6", label="linear")
     axes.set(xlabel="vertices to eliminate", ylabel="µs a step of one environment")
-    axes.set_title(f"Random play, {num_envs} environments side by side ({how.clock} time)")
-    axes.grid(which="both", lw=0.3)
+    axes.set_title(f"Random play, {num_envs} environments side by side")
     axes.legend()
     figure.savefig(plot, metadata={"Date": None})
 
 
-def observations(
-    task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
-    num_envs: int = 256,
-    kinds: tuple[str, ...] = KINDS,
-    max_edges: int | None = 256,
-    how: OmitArgPrefixes[How] = How(),  # frozen
-    cores: int | None = None,
+def _observations(
+    task: Sequence[str], num_envs: Sequence[int], max_edges: int | None, how: How
 ) -> Iterator[Table]:
-    """Steps per second under uniformly random legal actions, by kind of observation.
-
-    Whole episodes run as one compiled program. XLA gives a loop over small arrays to one thread,
-    so a thread for each core calls it for its share of the environments. Each step draws its
-    actions from the mask and writes its observations to memory.
-
-    Args:
-        task: tasks to play.
-        num_envs: environments that run side by side.
-        kinds: kinds of observations; none for no observation, filled for arrays of the size of
-            adjacency that are filled with one number: the speed of writing memory.
-        max_edges: room for edges in lists of a graph; without it, enough for every order.
-        how: how long each is measured.
-        cores: of the CPU that share the environments evenly, by default all; 1 for one thread.
-
-    Raises:
-        ValueError: they cannot be shared evenly.
-    """
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    if num_envs % cores:
-        raise ValueError(f"{cores} cores cannot share {num_envs} environments evenly")
+    cores = len(os.sched_getaffinity(0))
     table = Table("task", "observation", "steps/s", "bytes of one", "GB/s written")
     yield table
-    for name in task:
+    for name, count in itertools.product(task, num_envs):
+        if count % cores:
+            raise ValueError(f"{cores} cores cannot share {count} environments evenly")
         turns, sizes = {}, {}
-        for kind in kinds:
-            turns[kind], sizes[kind] = _observed(name, kind, num_envs, max_edges, cores)
-        for kind, rate in rates(turns, how).items():
+        for kind in KINDS:
+            turns[kind], sizes[kind] = _observed(name, kind, count, max_edges, cores)
+        for kind, rate in rates(turns, *how).items():
             table.add(name, kind, rate, sizes[kind], f"{rate * sizes[kind] / 1e9:.2f}")
 
 
-def adapters(
-    task: tuple[str, ...] = ("RoeFlux_1d",),
-    num_envs: tuple[int, ...] = (256, 2048),
-    observation: ObservationKind = "graph",
-    max_edges: int | None = 256,
-    how: OmitArgPrefixes[How] = How(),  # frozen
+def _adapters(
+    task: Sequence[str], num_envs: Sequence[int], max_edges: int | None, how: How
 ) -> Iterator[Table]:
-    """Steps per second through each interface under random legal actions.
-
-    Those of JAX are one compiled scan of two episodes, which resets and writes observations.
-    Gymnasium's are called from Python, with arrays of NumPy. Interfaces whose library is not
-    installed are left out.
-
-    Args:
-        task: tasks to play.
-        num_envs: numbers of environments that run side by side.
-        observation: the kind of observations.
-        max_edges: room for edges in lists of a graph; without it, enough for every order.
-        how: how long each is measured.
-    """
     table = Table("task", "interface", "environments", "steps/s", "of veenv's own")
     yield table
     missing: set[str] = set()
-    shown: Any = {"observation": observation}
-    if observation == "graph":
-        shown["max_edges"] = max_edges
+    shown: Any = {"observation": "graph", "max_edges": max_edges}
     for name in task:
-        one = rates({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))}, how)
+        one = rates({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))}, *how)
         table.add(name, "gymnasium", 1, one["gymnasium"], "")
-        own = make(name, **shown)
+        env = make(name, **shown)
         for n in num_envs:
             turns: dict[str, Turn] = {}
             for interface, scanned in SCANNED.items():
                 try:
-                    turns[interface] = _scanned(*scanned(own, n), n, 2 * own.max_steps)
+                    turns[interface] = _scanned(*scanned(env, n), n, 2 * env.max_steps)
                 except ModuleNotFoundError as error:
                     missing.add(f"{interface} ({error})")
             turns["gymnasium.vector"] = partial(_play_vector, GymVectorEnv(n, name, **shown))
-            found = rates(turns, how)
-            for interface, rate in found.items():
-                table.add(name, interface, n, rate, f"{rate / found['veenv']:.2f}")
+            measured = rates(turns, *how)
+            for interface, rate in measured.items():
+                table.add(name, interface, n, rate, f"{rate / measured['veenv']:.2f}")
     if missing:
         print(f"\nleft out: {', '.join(sorted(missing))}")
 
 
-def rates(turns: Mapping[str, Turn], how: How) -> dict[str, float]:
-    """Steps per second, the best of several measurements of about so many seconds, by turns."""
+def rates(turns: Mapping[str, Turn], seconds: float, repeats: int) -> dict[str, float]:
+    """Returns steps per second, the best of some measurements of about so long, by turns."""
     counts = {}
     for name, turn in turns.items():
         turn(1)  # compiles
         began = time.perf_counter()
         turn(1)
-        counts[name] = max(1, round(how.seconds / max(time.perf_counter() - began, 1e-6)))
-    found = dict.fromkeys(turns, 0.0)
-    for _ in range(how.repeats):
+        counts[name] = max(1, round(seconds / max(time.perf_counter() - began, 1e-6)))
+    best = dict.fromkeys(turns, 0.0)
+    for _ in range(repeats):
         for name, turn in turns.items():
-            start = CLOCKS[how.clock]()
+            start = time.perf_counter()
             steps = turn(counts[name])
-            found[name] = max(found[name], steps / (CLOCKS[how.clock]() - start))
-    return found
+            best[name] = max(best[name], steps / (time.perf_counter() - start))
+    return best
 
 
 def episodes(environment: VertexEnv, num_envs: int) -> Turn:

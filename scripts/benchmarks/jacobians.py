@@ -1,21 +1,21 @@
-"""One kernel against XLA: speed, what the order decides, and what compiling takes."""
+"""Jacobians of tasks as XLA compiles them and as one kernel, beside JAX's two modes."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import veenv
 from scripts.benchmarks.alone import times_alone
-from scripts.benchmarks.cases import Case, find, orders_of, random_case, singles
-from scripts.benchmarks.generated_code import casadi_times
-from scripts.benchmarks.programs import MODES, Timings, compiled
+from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, random_case, singles
+from scripts.benchmarks.programs import MODES, Compiled, Timings, compiled
 from scripts.benchmarks.tables import Table, spearman
 from veenv import make_graph
 from veenv.kernel import primitive
@@ -24,9 +24,13 @@ from veenv.kernel.scalar_program import ScalarProgram
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 
-TASKS = tuple(
+KERNELS = tuple(
     "RoeFlux_1d RobotArm_6DOF RoeFlux_3d KerrMetric KerrMetric_Jacobian DoublePendulum_RK4 "
     "VanDerPol_RK4 BlackScholes_Jacobian HumanHeartDipole PropaneCombustion".split()
+)
+BY_XLA = tuple(
+    "RoeFlux_1d RoeFlux_3d RobotArm_6DOF HumanHeartDipole PropaneCombustion mlp Encoder "
+    "lorenz_rollout banded_residual".split()
 )
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
@@ -38,78 +42,118 @@ CORRELATIONS = (
     *("function", "orders", "Spearman with time: operations", "work"),
     *("least work, of reverse's", "its time"),
 )
-COMPILATIONS = "equations", "kernel: trace + compile, s", "ns a point", "jacrev", "ns a point"
+COMPILATIONS = "equations", "kernel: trace + compile, s", "ns a point"
+_TURN = 0.02
+"""Seconds for which a kernel is called in its turn, so that it has the memory it had before."""
+_ORDERS_BATCH = 16_384
+"""Enough points for all cores, and few enough that what is written stays in the cache."""
 Row = dict[str, Any]
-Part = Literal["speed", "orders", "compile", "casadi"]
+Part = Literal["xla", "kernel", "orders", "compile"]
 
 
-def kernel(
-    parts: tuple[Part, ...] = ("speed", "orders", "compile"),
-    task: tuple[str, ...] = TASKS,
+def jacobians(
+    parts: tuple[Part, ...] = ("xla", "kernel", "orders", "compile"),
+    task: tuple[str, ...] = (),
     batch: tuple[int, ...] = (1, 4096, 65536),
     repeats: int = 25,
     seconds: float = 10.0,
-    turn: float = 0.02,
+    memory: float = 3.0,
     num_orders: int = 50,
-    orders_batch: int = 16384,
     equations: tuple[int, ...] = (500, 3000),
-    jacrev_up_to: int = 0,
     figures: Path = Path("docs/kernel.json"),
 ) -> Iterator[Table]:
-    """Tables of the Jacobian as one kernel, by XLA, and by JAX's two modes; float32, interleaved.
+    """Ratios to the faster of vmap(jacfwd) and vmap(jacrev); float32, jitted, interleaved.
 
-    Ratios are medians, over the repeats, of a method's time to that of the faster of
-    vmap(jacfwd) and vmap(jacrev) in the same repeat. `writing` is a program that only fills as
-    many arrays as the Jacobian has: the bound set by memory.
+    A ratio is the median over the repeats of a method's time to that of the faster mode in the same
+    repeat. Tracing and compiling start from empty caches, and are shown as a multiple of jacrev's.
+    `writing` is a program that only fills as many arrays as the Jacobian has: the bound set by
+    memory.
 
     Args:
-        parts: what is measured: `speed` of tasks; `orders`: what the order decides, for each task
-            the order with the fewest operations against reverse, and of four
-            functions the correlation over many orders; what it takes to `compile`; `casadi`: the C
-            that CasADi generates, on one core, where CasADi and gcc are installed.
-        task: tasks of the tables of speed and orders.
-        batch: batch sizes of the table of speed.
+        parts: `xla`: the engine's orders, and two sparse forms; `kernel`: one kernel by batch and
+            order, beside XLA; `orders`: what the order decides, at 16,384 points called by JAX and
+            as machine code alone, which has one core: for each task the order with the fewest
+            operations against reverse, and of four functions the correlation over many orders;
+            `compile`: what it takes to compile random functions.
+        task: tasks, `lorenz_rollout` and `banded_residual`; by default those of each part.
+        batch: batch sizes; at 1 the time is mostly dispatch.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
-        turn: seconds for which a method is called again and again in its turn, so that it has the
-            memory that it had before; in short turns it finds that of the others in the caches.
+        memory: GiB that results of `xla` may take; larger batches are halved until they fit.
         num_orders: how many orders of a function are timed, to compare their work with their time.
-        orders_batch: batch of the part `orders`, called by JAX: enough points for all cores, and
-            few enough that what is written stays in the cache. The code alone runs on one core.
-        equations: sizes of the random functions of which tracing and compiling is timed.
-        jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
-        figures: file of all figures; of parts that are not measured now it keeps what it has.
+        equations: sizes of the random functions.
+        figures: file of all figures of kernels; of parts that are not measured it keeps its own.
     """
     known = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
-    found: dict[str, Any] = {"speed": [], "orders": [], "compile": [], **known}
-    found["machine"] = machine()
+    document: dict[str, Any] = {"speed": [], "orders": [], "compile": [], **known}
+    document["machine"] = machine()
     for part in parts:
-        found[part] = rows = []
-        if part == "speed":
+        if part == "xla":
+            yield from _by_xla(task or BY_XLA, batch, repeats, seconds, memory * 2**30)
+            continue
+        names, rows = task or KERNELS, list[Row]()
+        document["speed" if part == "kernel" else part] = rows
+        if part == "kernel":
             yield (table := Table(*SPEED))
-            for name, size in itertools.product(task, batch):
-                rows += _speed(table, find(name), size, repeats, seconds, turn)
+            for name, size in itertools.product(names, batch):
+                rows += _speed(table, find(name), size, repeats, seconds)
         elif part == "orders":
             yield (table := Table(*DECISIONS))
-            rows += [_decision(table, find(name), orders_batch, repeats) for name in task]
+            rows += [_decision(table, find(name), repeats) for name in names]
             yield (table := Table(*CORRELATIONS))
-            cases = *map(find, TASKS[:2]), random_case(1, 300), random_case(2, 300)
+            cases = *map(find, KERNELS[:2]), random_case(1, 300), random_case(2, 300)
             rows += [_correlation(table, case, num_orders, repeats) for case in cases]
-        elif part == "compile":
-            yield (table := Table(*COMPILATIONS))
-            rows += [_compilation(table, size, size <= jacrev_up_to) for size in equations]
         else:
-            yield (
-                table := Table("function", "kernel, ns a point, one core", "CasADi's C", "ratio")
+            yield (table := Table(*COMPILATIONS))
+            rows += [_compilation(table, size) for size in equations]
+        write_text(figures, json.dumps(document, indent=1) + "\n")
+
+
+def _by_xla(
+    task: Sequence[str], batch: Sequence[int], repeats: int, seconds: float, memory: float
+) -> Iterator[Table]:
+    modes = "jacfwd", "jacrev"
+    table = Table(
+        *("function", "batch", "order", "ms", *modes, "ratio (10 … 90 %)", "trace + compile"),
+        *("flops/point", *modes, "temporary MiB", *modes),
+    )
+    yield table
+
+    def rows(
+        name: str, size: int, points: int, programs: Mapping[str, Compiled], args: Any
+    ) -> None:
+        timed = Timings(programs, args, seconds, repeats)
+        for order in (order for order in programs if order not in MODES):
+            three = [programs[m] for m in (order, *modes)]
+            table.add(
+                *(name, size, order, *(timed.ms(m) for m in (order, *modes)), timed.spread(order)),
+                f"{three[0].compile / three[2].compile:.2f}",
+                *((p.run.cost_analysis() or {}).get("flops", 0.0) / points for p in three),
+                *(f"{p.memory.temp_size_in_bytes / 2**20:.1f}" for p in three),
             )
-            for case in map(find, TASKS[:2]):
-                (ids,) = orders_of(case, ORDERS[:1]).values()
-                args = singles(case, max(batch))
-                found_by = casadi_times(case, _fused(case, ids), args, repeats, turn)
-                keys = "kernel_ns", "casadi_ns", "ratio"
-                rows.append({"function": case.name} | dict(zip(keys, found_by, strict=True)))
-                table.add(case.name, *found_by[:2], f"**{found_by[2]:.2f}**")
-        write_text(figures, json.dumps(found, indent=1) + "\n")
+
+    for name in task:
+        case, done = find(name), set[int]()
+        methods = {mode: jax.vmap(make(case.fun, case.argnums)) for mode, make in MODES.items()}
+        for order, ids in orders_of(case, ("best", "best-executed", "reverse")).items():
+            methods[order] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums, kernel="xla"))
+        result = jax.eval_shape(methods["jacrev"], *singles(case, 1))
+        each = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result))
+        for size in batch:
+            while size > 1 and size * each > memory:
+                size //= 2
+            if size not in done:
+                done.add(size)
+                args = singles(case, size)
+                rows(case.name, size, size, compiled(methods, args, 5), args)
+    roe = find("RoeFlux_1d")
+    for name, fun, args, argnums, size in (
+        ("banded_residual, sparse", banded_residual, (jnp.linspace(0.1, 1.0, 1000),), 0, 1),
+        ("jacve(vmap(RoeFlux_1d)), sparse", jax.vmap(roe.fun), singles(roe, 512), roe.argnums, 512),
+    ):
+        methods = {mode: make(fun, argnums) for mode, make in MODES.items()}
+        methods["reverse"] = veenv.jacve(fun, "reverse", argnums, sparse_representation=True)
+        rows(name, size, 1, compiled(methods, args, 5), args)
 
 
 def _traced(case: Case, order: Any) -> tuple[ScalarProgram, Any]:
@@ -130,9 +174,7 @@ def _fused(case: Case, order: Any) -> Any:
     return jax.vmap(veenv.jacve(case.fun, order, case.argnums, kernel="fused"))
 
 
-def _speed(
-    table: Table, case: Case, batch: int, repeats: int, seconds: float, turn: float
-) -> list[Row]:
+def _speed(table: Table, case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
     args = singles(case, batch)
     methods = {mode: jax.vmap(make(case.fun, case.argnums)) for mode, make in MODES.items()}
     programs = {}
@@ -146,7 +188,7 @@ def _speed(
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    timed = Timings(compiled(methods, args), args, seconds, repeats, turn)
+    timed = Timings(compiled(methods, args), args, seconds, repeats, _TURN)
     rows = []
     for method in methods:
         low, ratio, high = np.quantile(timed.ratios(method), [0.1, 0.5, 0.9]).tolist()
@@ -160,25 +202,18 @@ def _speed(
     return rows
 
 
-def _compilation(table: Table, equations: int, with_jacrev: bool) -> Row:
+def _compilation(table: Table, equations: int) -> Row:
     case = random_case(0, equations)
     args = singles(case, 65536)
-    row: Row = {"equations": equations}
-    methods = {"kernel": _fused(case, "reverse")}
-    if with_jacrev:
-        methods["jacrev"] = jax.vmap(jax.jacrev(case.fun, case.argnums))
-    cells = []
-    for name, program in compiled(methods, args).items():
-        row[f"{name}_seconds"] = program.compile
-        row[f"{name}_ns"] = Timings({name: program}, args, 20.0, 10).seconds(name) * 1e9 / 65536
-        cells += [f"{program.compile:.2f}", f"{row[f'{name}_ns']:.1f}"]
-    table.add(equations, *cells, *[""] * (4 - len(cells)))
-    return row
+    program = compiled({"kernel": _fused(case, "reverse")}, args)["kernel"]
+    ns = Timings({"kernel": program}, args, 20.0, 10).seconds("kernel") * 1e9 / 65536
+    table.add(equations, f"{program.compile:.2f}", f"{ns:.1f}")
+    return {"equations": equations, "kernel_seconds": program.compile, "kernel_ns": ns}
 
 
-def _decision(table: Table, case: Case, batch: int, repeats: int) -> Row:
+def _decision(table: Table, case: Case, repeats: int) -> Row:
     """The cheapest order by operations against reverse: counts, work and time."""
-    args = singles(case, batch)
+    args = singles(case, _ORDERS_BATCH)
     graph = make_graph(case.fun, case.argnums)(*case.args)
     (least,) = orders_of(case, ORDERS[:1]).values()
     orders = {"reverse": graph.reverse(), "least": least}

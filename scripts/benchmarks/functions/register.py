@@ -1,0 +1,14 @@
+"""Sets of functions that are timed, by name."""
+
+from __future__ import annotations
+
+from scripts.benchmarks.functions.case import Cases
+from scripts.benchmarks.functions.engineering import ENGINEERING
+from scripts.benchmarks.functions.loops import LOOPS
+from scripts.benchmarks.functions.points import POINTS
+from scripts.benchmarks.functions.realistic import REALISTIC
+
+SETS: dict[str, Cases] = {
+    "realistic": REALISTIC, "engineering": ENGINEERING, "loops": LOOPS, "points": POINTS
+}  # fmt: skip
+"""Functions with a point each; those of a set have names of their own."""
