@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import sparse as jax_sparse
 
 from veenv.engine.sparse.summands import host_values
+
+if TYPE_CHECKING:  # it loads SciPy, which takes long
+    from jax.experimental import sparse as jax_sparse
 
 Tensor = Any
 """A `SparseTensor`, whose methods these functions are."""
@@ -36,6 +38,8 @@ def to_scipy(j: Tensor, format: str) -> Any:
 
 def to_bcoo(j: Tensor) -> jax_sparse.BCOO:
     """The tensor, without batch, as a BCOO."""
+    from jax.experimental import sparse as jax_sparse
+
     if j._layout is None:
         return _padded(j)
     p = j.pattern
@@ -52,6 +56,8 @@ def to_bcoo(j: Tensor) -> jax_sparse.BCOO:
 
 def _padded(j: Tensor) -> jax_sparse.BCOO:
     """As `to_bcoo` where places are computed: zeros at place zero for entries that are none."""
+    from jax.experimental import sparse as jax_sparse
+
     shape = j.out_shape + j.in_shape
     data, places = [], []
     for t in j.terms:
@@ -69,6 +75,8 @@ def _padded(j: Tensor) -> jax_sparse.BCOO:
 
 def to_bcsr(j: Tensor) -> jax_sparse.BCSR:
     """The matrix, without batch, as a BCSR."""
+    from jax.experimental import sparse as jax_sparse
+
     p = j.pattern
     arrays = (j.values(), jnp.asarray(p.cols), jnp.asarray(p.indptr))
     return jax_sparse.BCSR(arrays, shape=p.sizes, indices_sorted=True, unique_indices=True)
