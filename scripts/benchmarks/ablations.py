@@ -208,9 +208,9 @@ def switched(one: Mechanism, off: bool, emitted: list[str], calls: list[str]) ->
 
 
 def _realistic(sizes: tuple[int, ...] = (1, 64)) -> Iterator[Row]:
-    from scripts.benchmarks.functions import engineering, realistic
+    from scripts.benchmarks.functions.register import SETS
 
-    for case in (*realistic.FUNCTIONS.values(), *engineering.FUNCTIONS.values()):
+    for case in (*SETS["realistic"].values(), *SETS["engineering"].values()):
         fun = veenv.jacve(case.fun, argnums=case.argnums)
         for n in sizes:
             points = lambda case=case, n=n: case.points(n)  # noqa: E731
