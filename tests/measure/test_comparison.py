@@ -10,7 +10,7 @@ import pytest
 
 from veenv import make_graph
 from veenv.measure import comparison
-from veenv.measure.comparison import Comparison, compare, ranked
+from veenv.measure.comparison import Comparison, compare
 from veenv.measure.timing import Timing
 from veenv.tasks.user import from_function
 
@@ -64,10 +64,3 @@ def test_what_would_be_compiled_for_long_is_left_out(name, limit, monkeypatch):
     found = compare(from_function(lambda x: jnp.sin(x) * x, (1.0,)), (1,), batch=2, limit=5.0)
     kind = "kernel" if name == "_MOST_OPERATIONS" else "XLA"
     assert any("compile" in r for n, r in found.skipped.items() if n.startswith(kind))
-
-
-def test_orders_are_ranked_by_the_clock():
-    task = from_function(lambda x: jnp.sin(jnp.exp(x)) * x, (0.5,))
-    found = ranked(task, [(1, 2), (2, 1)], batch=8, limit=20.0)
-    assert {ids for ids, _ in found} == {(1, 2), (2, 1)}
-    assert 0 < found[0][1].median <= found[1][1].median

@@ -13,8 +13,6 @@ import pytest
 
 import veenv
 from veenv import Jacobian, make_graph, tune
-from veenv.kernel.fusing import kernels_within
-from veenv.kernel.scalar_program import CannotFuseError
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import contest, records, work
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
@@ -88,12 +86,6 @@ def test_auxiliary_outputs_are_anything(mode):
         assert aux == {"text": "text", "max": max, "n": 3}
 
 
-def test_what_is_tuned_has_any_auxiliary_output():
-    jacobian = tune(with_anything, X, has_aux=True, batch=4, budget="1s", cache=False)
-    assert jacobian(X)[1]["max"] is max
-    assert jax.jit(lambda x: jacobian(x)[0])(X).shape == (3, 3)
-
-
 def test_holomorphic_functions():
     def fun(z):
         return jnp.exp(z) * z[::-1] / (1 + z * z)
@@ -115,16 +107,6 @@ def test_under_jit_vmap_and_grad(x64):
     assert_same(*both)
     total = jax.jit(jax.grad(lambda z: jnp.sum(jacobian(z) ** 2)))(x)
     assert_same(total, jax.jit(jax.grad(lambda z: jnp.sum(jax.jacrev(f)(z) ** 2)))(x))
-
-
-def test_auxiliary_output_and_keywords():
-    def f(x, *, scale=1.0):
-        return jnp.sin(x) * scale, {"label": x[0]}
-
-    form = reverse_form(lambda x: f(x)[0], (X,))
-    for some in (form, Form("jacrev")):
-        jacobian = chosen(f, (X,), some, has_aux=True)
-        assert_same(jacobian(X, scale=2.0), jax.jacrev(f, has_aux=True)(X, scale=2.0))
 
 
 def with_times(jacobian: Jacobian, seconds: dict[Form, float]) -> Jacobian:
@@ -270,11 +252,6 @@ def record_with(**fields) -> dict:
     return {**whole, "results": [], **fields}
 
 
-def test_a_record_is_read(tmp_path):
-    (tmp_path / "f.json").write_text(json.dumps(record_with()))
-    assert records.read(tmp_path / "f.json").chosen.ids == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -346,58 +323,6 @@ def test_each_form_is_tried_once():
     assert {(f.kernel, f.pin) for f in plain} == {("xla", "auto")}
 
 
-def two_bodies(state: jax.Array) -> jax.Array:
-    """Positions and velocities after fifty steps of Runge and Kutta, unrolled."""
-
-    def rates(s):
-        apart = s[0] - s[1]
-        pull = apart / (apart @ apart + 0.01) ** 1.5
-        return jnp.stack([s[2], s[3], -pull, pull])
-
-    s, h = state.reshape(4, 2), 0.01
-    for _ in range(50):
-        a = rates(s)
-        b = rates(s + h / 2 * a)
-        c = rates(s + h / 2 * b)
-        s = s + h / 6 * (a + 2 * b + 2 * c + rates(s + h * c))
-    return s.reshape(8)
-
-
-def circuit(angles: jax.Array) -> jax.Array:
-    """Probabilities of the states of four qubits after layers of rotations and controlled nots."""
-    state = jnp.zeros((2,) * 4).at[0, 0, 0, 0].set(1.0)
-    for layer_angles in angles:
-        for q, angle in enumerate(layer_angles):
-            c, s = jnp.cos(angle / 2), jnp.sin(angle / 2)
-            turn = jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])
-            state = jnp.moveaxis(jnp.tensordot(turn, state, axes=[[1], [q]]), 0, q)
-        for q in range(3):
-            on = jnp.moveaxis(state, (q, q + 1), (0, 1))
-            on = jnp.stack([on[0], on[1, ::-1]])
-            state = jnp.moveaxis(on, (0, 1), (q, q + 1))
-    return (state**2).reshape(-1)
-
-
-STATE = jnp.array([1.0, 0.0, -1.0, 0.1, 0.0, 0.5, 0.1, -0.5])
-
-
-@pytest.mark.usefixtures("optimised")
-@pytest.mark.parametrize(
-    ("fun", "point", "budget"),
-    [(two_bodies, STATE, "1s"), (circuit, jnp.linspace(0.1, 1.0, 8).reshape(2, 4), "4s")],
-)
-def test_what_was_not_measured_is_no_answer_beside_what_was(fun, point, budget):
-    jacobian = tune(fun, point, budget=budget, cache=False)
-    timed = {r.form: r for r in jacobian.record.results if r.median is not None}
-    if not timed:
-        assert jacobian.form == "jacve auto"
-        assert "not measured" in repr(jacobian)
-    else:
-        assert jacobian.record.chosen in timed
-        best = min(r.median for form, r in timed.items() if form.usual)
-        assert timed[jacobian.record.chosen].median <= 1.3 * best  # on a busy machine
-
-
 def test_the_form_that_jacve_takes_is_compiled_first():
     jacobian = tune(lambda x: jnp.sin(x) * x, X, budget="4s", cache=False)
     forms = [r.form for r in jacobian.record.results]
@@ -434,13 +359,6 @@ def test_kernels_that_the_function_asks_for_itself_have_no_limit(monkeypatch):
     modes = [row for row in table.splitlines() if "jax.jac" in row.split("|")[1]]
     assert len(modes) == 2
     assert not any("CannotFuseError" in row for row in modes)
-
-
-def test_a_limit_of_kernels_holds_where_it_is_set():
-    kernel = jax.jit(veenv.jacve(layer, argnums=(0, 1), kernel="fused"))
-    with kernels_within(20), pytest.raises(CannotFuseError, match="more than 20 scalar"):
-        kernel.trace(X, W)
-    kernel.trace(X, W)
 
 
 @pytest.mark.parametrize(

@@ -71,21 +71,6 @@ def compare(
     return Comparison(batch, rows, skipped)
 
 
-def ranked(
-    task: Task, orders: Sequence[Sequence[int]], *, batch: int = BATCH, limit: float = 60.0
-) -> tuple[tuple[tuple[int, ...], Timing], ...]:
-    """Orders as the engine would run them, timed interleaved on a batch of points, fastest first.
-
-    After `limit` seconds nothing more is begun: then the last orders are missing.
-    """
-    named = {str(k): tuple(ids) for k, ids in enumerate(orders)}
-    methods = {k: jacve(task.fun, ids, task.argnums, kernel="auto") for k, ids in named.items()}
-    batch = min(batch, _fitting(trace_task(task)))
-    rows, _ = timed(methods, task.example_args(), batch, limit=limit)
-    pairs = ((named[row.method], row) for row in rows)
-    return tuple(sorted(pairs, key=lambda pair: pair[1].median))
-
-
 def _methods(
     task: Task, order: tuple[int, ...], graph: Graph
 ) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:
