@@ -171,8 +171,6 @@ def _start_from(
         network, ppo = first_network(own, env, args.ppo)
     except TypeError as error:
         raise ValueError(f"--network {args.network}: {error}") from error
-    if args.init_from is not None:
-        ppo = dataclasses.replace(ppo, start_updates=0)
-        if not resumed:
-            network, ppo = first_network(load_weights(args.init_from, network), env, ppo)
+    if args.init_from is not None and not resumed:
+        network, ppo = first_network(load_weights(args.init_from, network), env, ppo)
     return network, ppo

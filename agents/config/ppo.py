@@ -24,10 +24,6 @@ class PPOConfig:
     """Environments played side by side, shared out evenly among the tasks."""
     steps: int | None = None
     """Environment steps in total, rounded up to whole updates; without it the time limit rules."""
-    start_updates: int = 600
-    """Train steps of a start, at least: a budget with room for several is divided evenly among
-    starts from fresh parameters, each with the whole course of learning rate and entropy bonus, and
-    the best order of all of them stays; 0 for one start."""
     learning_rate: float = 5e-3
     """Adam's learning rate at the start."""
     final_learning_rate: float = 5e-4
@@ -73,7 +69,7 @@ class PPOConfig:
         check_integers(self, "seed", 0, 2**32 - 1)
         check_integers(self, "num_envs steps update_epochs num_minibatches hidden")
         check_integers(self, "num_hops", 0, 3)
-        check_integers(self, "start_updates window", 0)
+        check_integers(self, "window", 0)
         positive = "learning_rate clip_eps max_grad_norm target_kl learned_share"
         check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef")

@@ -115,11 +115,6 @@ class GraphNetwork(eqx.Module):
         self.num_hops = num_hops
         self.compute_dtype = "bfloat16" if bfloat16 else "float32"
 
-    def renewed(self, key: PRNGKeyArray) -> GraphNetwork:
-        """A network of the same shape with fresh parameters."""
-        hidden, bfloat16 = self.embed.bias.shape[0], self.compute_dtype == "bfloat16"
-        return GraphNetwork(hidden, self.num_hops, bfloat16=bfloat16, key=key)
-
     def valued_0(self) -> GraphNetwork:
         """This network with values of 0, for returns that are far less than 1."""
         zero = jnp.zeros_like(self.critic.outer.weight)

@@ -39,7 +39,6 @@ class OwnNetwork(eqx.Module):
     Attributes:
       weights: its parameters, a pytree of arrays.
       apply: of parameters and one observation: logits [A] of all slots, and the value [].
-      initial: fresh parameters of a key; None where nobody knows how to make them.
 
     Examples:
       >>> import veenv
@@ -55,7 +54,6 @@ class OwnNetwork(eqx.Module):
 
     weights: Any
     apply: Callable[[Any, Any], tuple[Array, Array]] = eqx.field(static=True)
-    initial: Callable[[PRNGKeyArray], Any] | None = eqx.field(static=True)
 
     @classmethod
     def of(cls, network: Any, env: VertexEnv, key: PRNGKeyArray) -> OwnNetwork:
@@ -79,8 +77,7 @@ class OwnNetwork(eqx.Module):
             pair = module.init, module.apply
         if pair is not None and len(pair) == 2 and all(map(callable, pair)):
             init, apply = pair
-            initial = partial(_fresh, init, first)
-            own = cls(initial(key), apply, initial)
+            own = cls(init(key, first), apply)
         else:
             weights, rest = eqx.partition(network, eqx.is_inexact_array)
             if not callable(network) or not jax.tree.leaves(weights):
@@ -88,7 +85,7 @@ class OwnNetwork(eqx.Module):
                     "expected a pytree with arrays that is called with an observation, or init and "
                     f"apply, got {type(network).__name__}: {network!r:.60}"
                 )
-            own = cls(weights, partial(_call, rest), None)
+            own = cls(weights, partial(_call, rest))
         shapes = jax.tree.map(jnp.shape, jax.eval_shape(own.apply, own.weights, first))
         if shapes != ((env.num_actions,), ()):
             raise ValueError(
@@ -96,11 +93,6 @@ class OwnNetwork(eqx.Module):
                 f"{((env.num_actions,), ())}; got {shapes!s:.200}"
             )
         return own
-
-    def renewed(self, key: PRNGKeyArray) -> OwnNetwork:
-        """The network with fresh parameters."""
-        assert self.initial is not None, "without it there is one start"
-        return OwnNetwork(self.initial(key), self.apply, self.initial)
 
     def read(
         self,
@@ -128,10 +120,6 @@ class OwnNetwork(eqx.Module):
             logits, value = self.apply(self.weights, seen.observation)
             logits = logits.at[seen.slots].get(mode="fill", fill_value=0)
         return logits.astype(jnp.float32), jnp.asarray(value, jnp.float32)
-
-
-def _fresh(init: Callable[..., Any], first: Any, key: PRNGKeyArray) -> Any:
-    return init(key, first)
 
 
 def _call(rest: Any, weights: Any, observation: Any) -> tuple[Array, Array]:

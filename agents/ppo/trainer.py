@@ -149,7 +149,7 @@ class Trainer:
         if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads
             self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
             return
-        bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
+        bare = dataclasses.replace(config, seed=0, steps=None)
         self._step = _compiled(
             _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
         )
@@ -175,15 +175,6 @@ class Trainer:
         elif config.window:
             best = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), best)
-
-    def renew(self, state: TrainState) -> TrainState:
-        """A state with fresh parameters; what else it holds stays, the best orders among it."""
-        net_key, key = jax.random.split(state.key)
-        network = state.network.renewed(net_key)
-        if self.config.window and isinstance(network, GraphNetwork):
-            network = network.valued_0()
-        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
-        return dataclasses.replace(state, network=network, opt_state=opt_state, key=key)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""

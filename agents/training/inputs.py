@@ -122,8 +122,6 @@ def first_network(
 ) -> tuple[Network | None, PPOConfig]:
     """The network that training starts from, and the settings that go with it.
 
-    Weights that are given are not given up for fresh ones.
-
     Raises:
       TypeError: as `OwnNetwork.of`.
       ValueError: as `OwnNetwork.of`.
@@ -132,10 +130,8 @@ def first_network(
         return None, config
     if not isinstance(network, Network):
         network = OwnNetwork.of(network, env, jax.random.key(config.seed))
-        if network.initial is not None:
-            return network, config
     size = {} if isinstance(network, OwnNetwork) else architecture(network)
-    return network, dataclasses.replace(config, start_updates=0, **size)
+    return network, dataclasses.replace(config, **size)
 
 
 def make_trainer(

@@ -23,13 +23,12 @@ class Learner:
       trainer: plays and learns.
       tasks: the tasks.
       best: the best orders.
-      start_updates: train steps of a start from fresh parameters, at least; 0 for one start.
     """
 
     def __init__(self, trainer: Trainer, agent: str = "PPO"):
         """Starts from the orders that the trainer knows, or from a classical one of large tasks."""
         self.trainer, self.tasks = trainer, trainer.tasks
-        self.start_updates, self.best = trainer.config.start_updates, BestOrders(self.tasks, agent)
+        self.best = BestOrders(self.tasks, agent)
         known: Sequence[Order | None] = trainer.known
         for order, name in zip(known, self.tasks.names, strict=False):
             if order is not None:

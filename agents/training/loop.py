@@ -15,7 +15,6 @@ import jax
 from veenv.agents.devices import any_process, broadcast_number, local
 from veenv.agents.ppo.updates import Stats, TrainState
 from veenv.agents.training.learner import Learner
-from veenv.agents.training.restarts import Starts
 
 Result = TypeVar("Result")
 
@@ -24,9 +23,6 @@ COMPILING = "veenv: compiling"
 
 MAX_NOT_FINITE = 10
 """Train steps in a row without any finite gradient after which training ends."""
-
-PACE_UPDATES = 20
-"""Train steps after which the time of one is known."""
 
 
 class DivergedError(RuntimeError):
@@ -124,42 +120,6 @@ class Limits:
         return f"{self.steps:,} steps" if self.steps is not None and steps >= self.steps else ""
 
 
-class Course:
-    """The position of a run: which of its starts is under way, and how far it is.
-
-    How many starts there is room for follows from a number of steps; with a time limit alone it is
-    known after a few train steps.
-    """
-
-    def __init__(self, budget: Limits, learner: Learner, steps: int):
-        """The course of a run that has played so many steps."""
-        each = learner.trainer.steps_per_update
-        self._budget, self._least = budget, learner.start_updates
-        self._starts = Starts.of((budget.steps or 0) / each, self._least)
-        self._index = self._starts.index(budget.fraction(max(0, steps - each), 0.0))
-        self._ends: list[float] = []
-
-    def advance(self, fraction: float) -> tuple[bool, float]:
-        """Advances to the next train step, when a share of the budget is spent.
-
-        Returns:
-          Whether another start begins with it, and the share of that start that is over.
-        """
-        before, self._index = self._index, self._starts.index(fraction)
-        return self._index > before, self._starts.progress(fraction)
-
-    def note(self, now: float) -> None:
-        """Takes in that a train step has ended so many seconds after the beginning."""
-        if len(self._ends) == PACE_UPDATES or self._budget.steps or not self._budget.time_limit:
-            return
-        self._ends.append(now)
-        if len(self._ends) == PACE_UPDATES:
-            pace = max((now - self._ends[0]) / (PACE_UPDATES - 1), 1e-6)
-            left = max(0.0, self._budget.time_limit - now)
-            first = self._budget.fraction(0, now)
-            self._starts = Starts.of(left / pace, self._least, first)
-
-
 def train(
     learner: Learner,
     *,
@@ -173,9 +133,9 @@ def train(
     """Trains, and yields after every train step.
 
     Ends when `config.steps` are played or the next train step would pass the time limit; the
-    learning rate and the entropy bonus follow whichever budget is further spent, anew in every
-    start (`Learner.start_updates`).  Where several processes train together, the clock of the first
-    one counts, and whether any of them should stop.
+    learning rate and the entropy bonus follow whichever budget is further spent.  Where several
+    processes train together, the clock of the first one counts, and whether any of them should
+    stop.
 
     Args:
       learner: the agent and what it plays.
@@ -196,22 +156,18 @@ def train(
     state = trainer.init() if state is None else state
     update = int(state.num_updates)
     steps = update * trainer.steps_per_update if steps is None else steps
-    course = Course(budget, learner, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
     used = before if update else 0.0  # a fresh run's first step compiles, however late it is
     while not any_process(should_stop()):
         if budget.spent(steps, used if pace is None else before + pace):
             return
-        begins, over = course.advance(budget.fraction(steps, before))
-        state = trainer.renew(local(state)) if begins else state
-        play = partial(trainer.step, state, over)
+        play = partial(trainer.step, state, budget.fraction(steps, before))
         state, result = play() if patient or pace is not None else budget.within(play, steps)
         result = jax.device_get(result)
         update, steps = update + 1, steps + trainer.steps_per_update
         measured = learner.measure(result, steps)
         now = budget.elapsed()
         pace, before = 0.0 if pace is None else now - before, now
-        course.note(now)
         yield TrainProgress(update, steps, now, budget.fraction(steps, now), measured, local(state))
         not_finite = not_finite + 1 if _is_lost(result.stats) else 0
         if not_finite == MAX_NOT_FINITE:

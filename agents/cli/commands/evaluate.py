@@ -14,7 +14,7 @@ from veenv.agents.config.args import fail, parse, say
 from veenv.agents.config.checks import check_integers, check_positive
 from veenv.agents.config.function import FunctionConfig
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.nn.weights import load_weights
+from veenv.agents.nn.weights import architecture, load_weights
 from veenv.agents.training.inputs import Played
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
@@ -113,7 +113,7 @@ def play(
       ValueError: a task cannot be played, or the budget of annealing is none.
     """
     seeds = range(args.seed, args.seed + args.seeds)
-    fresh = network.renewed(jax.random.key(args.seed))
+    fresh = GraphNetwork(**architecture(network), key=jax.random.key(args.seed))
 
     def evaluated(policy: Any, name: str, samples: int = args.samples) -> Evaluation:
         return evaluate(policy, played, samples=samples, seed=seeds, name=name)

@@ -12,7 +12,6 @@ WRONG = {
     "seed": [-1, 2**32, 1.5],
     "num_envs": [0, -3, True, 2.0],
     "steps": [0, -1],
-    "start_updates": [-1, 0.5],
     "learning_rate": [0.0, -1e-3, float("nan"), float("inf")],
     "final_learning_rate": [-1e-9, float("nan")],
     "ent_coef": [-0.1, float("nan")],

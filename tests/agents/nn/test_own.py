@@ -71,19 +71,6 @@ def test_two_functions_are_a_network(run, both):
     assert not jnp.allclose(run.network.weights["worth"], 0)
 
 
-def test_fresh_parameters_are_those_of_init(both):
-    """Where they are known, a long budget has several starts; given weights are not given up."""
-    config = dataclasses.replace(SMALL, steps=200, start_updates=2)
-    trainer = agents.Trainer(config, both, network=agents.OwnNetwork.of(
-        (init, apply), both.env, jax.random.key(0)))  # fmt: skip
-    state = trainer.init()
-    fresh = trainer.renew(state).network
-    assert not jnp.allclose(fresh.weights["scores"], state.network.weights["scores"])
-    with pytest.raises(AssertionError, match="one start"):
-        agents.OwnNetwork.of(Wrapped(GraphNetwork(4, key=jax.random.key(0))), both.env,
-                             jax.random.key(0)).renewed(jax.random.key(1))  # fmt: skip
-
-
 def test_weights_come_back_in_anybodys_code(run):
     path = run.folder / "weights.eqx"
     with path.open("rb") as file:

@@ -3,18 +3,14 @@
 import dataclasses
 import threading
 import time
-from itertools import chain, count
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
 import veenv
-from tests.agents.conftest import SHARED, lasting
-from veenv import Graph, agents
-from veenv.agents.cli.start import make_learner
-from veenv.agents.config.args import TrainArgs
+from tests.agents.conftest import lasting
+from veenv import Graph
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.best import BestOrders
@@ -85,64 +81,6 @@ def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
 
-@pytest.fixture
-def watched(trainer):
-    """A learner of seven train steps, and the progress that its train steps are told."""
-    other, told = lasting(trainer, 7 * trainer.steps_per_update), []
-    other.step = lambda state, progress: told.append(progress) or trainer.step(state, progress)
-    learner = Learner(other)
-    learner.start_updates = 3
-    return learner, told
-
-
-def test_a_long_budget_is_several_starts(watched, trainer):
-    learner, told = watched
-    seen = list(train(learner))
-    assert told == pytest.approx([0, 2 / 7, 4 / 7, 6 / 7, 1 / 7, 3 / 7, 5 / 7])
-    anew, update = trainer.step(trainer.renew(seen[3].state), told[4])
-    assert seen[4].measured["mean_cost"]["wide"] == float(update.mean_cost[0])
-    for one, other in zip(
-        jax.tree.leaves(anew.network), jax.tree.leaves(seen[4].state.network), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-    assert int(seen[-1].state.num_updates) == 7
-    best = [p.measured["best_cost"]["wide"] for p in seen]
-    assert best == sorted(best, reverse=True)
-
-
-@pytest.mark.parametrize("stopped", [3, 4, 5])
-def test_starts_go_on_where_a_run_was_stopped(watched, stopped):
-    learner, told = watched
-    whole = list(train(learner))
-    again = list(train(learner, state=whole[stopped - 1].state))
-    assert told[7:] == told[stopped:7]
-    costs = [p.measured["mean_cost"] for p in whole[stopped:]]
-    assert [p.measured["mean_cost"] for p in again] == costs
-
-
-def test_a_time_limit_is_divided_when_the_pace_is_known(watched, trainer, monkeypatch):
-    """The first train step takes 10 seconds, others one: after 20, 71 of 100 seconds are left."""
-    clock = chain([0.0, 0.0], count(10.0))
-    fake = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("veenv.agents.training.loop.time", fake)
-    learner, told = watched
-    learner.trainer.config = lasting(trainer, None).config
-    learner.start_updates = 30
-    assert len(list(train(learner, time_limit=100.0))) == len(told) == 91
-    assert told[:20] == pytest.approx([0.0, *(k / 100 for k in range(10, 29))])
-    assert told[20:] == pytest.approx([k / 35.5 % 1 for k in range(71)])
-
-
-def test_given_weights_are_not_given_up(trainer, both):
-    config = dataclasses.replace(SHARED, steps=7 * trainer.steps_per_update, start_updates=3)
-    network = trainer.init().network
-    run = agents.train(both, config, network=network)
-    once = agents.train(both, dataclasses.replace(config, start_updates=0), network=network)
-    assert [r["mean_cost"] for r in run.history] == [r["mean_cost"] for r in once.history]
-    args = TrainArgs("LIF", ppo=config, init_from="weights.eqx")
-    assert make_learner(args, Played.of(both), resumed=True).start_updates == 0
-
-
 def test_stops_when_asked(trainer, both):
     assert list(train(Learner(trainer), should_stop=lambda: True)) == []
 
@@ -192,3 +130,13 @@ def test_what_was_played_leaves_out_what_was_given():
     best.offer(np.array([graph.cost(ids)]), slots[None], 1)
     assert best.played("Robertson") == ids
     assert best["Robertson"].ids == veenv.best_order("Robertson").ids
+
+
+def test_schedules_follow_the_budget_and_go_on_where_a_run_was_stopped(trainer):
+    other, told = lasting(trainer, 5 * trainer.steps_per_update), []
+    other.step = lambda state, progress: told.append(progress) or trainer.step(state, progress)
+    whole = list(train(Learner(other)))
+    again = list(train(Learner(other), state=whole[2].state))
+    assert told == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 0.6, 0.8])
+    costs = [p.measured["mean_cost"] for p in whole[3:]]
+    assert [p.measured["mean_cost"] for p in again] == costs
