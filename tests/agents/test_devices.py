@@ -15,7 +15,7 @@ import pytest
 
 from scripts.benchmarks.devices import exchanges
 from tests.agents.conftest import SHARED
-from tests.agents.eight_devices import run
+from tests.agents.six_devices import run
 from veenv.agents.devices import (
     ScaleConfig,
     broadcast,
@@ -45,12 +45,12 @@ def environment(num_devices: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Results of `eight_devices.py`, by file name."""
+    """Results of `six_devices.py`, by file name."""
     return results(tmp_path_factory.mktemp("runs"))
 
 
 def results(out: Path, *args: str) -> dict[str, dict[str, np.ndarray]]:
-    script = Path(__file__).parent / "eight_devices.py"
+    script = Path(__file__).parent / "six_devices.py"
     subprocess.run([sys.executable, script, out, *args], env=environment(8), check=True)
     return {path.stem: dict(np.load(path)) for path in out.iterdir()}
 
@@ -60,14 +60,6 @@ def test_six_devices_train_as_one(runs, trainer):
     one = run(trainer, trainer.init())
     assert (one["shards"], runs["several"]["shards"]) == (1, 6)
     assert_trained_alike(one, runs["several"], runs["other"])
-
-
-@pytest.mark.slow  # by default the train step of one device is lowered, in test_lowering
-def test_eight_devices_train_as_one_and_lower_for_tpu(tmp_path):
-    runs = results(tmp_path, "eight")
-    assert (runs["one"]["shards"], runs["several"]["shards"]) == (1, 8)
-    assert_trained_alike(runs["one"], runs["several"], runs["other"])
-    assert runs["lowered"]["devices"] == 8
 
 
 def assert_trained_alike(one, several, other):

@@ -28,7 +28,7 @@ from veenv.agents.alphazero.alphazero import (
     make_trainer,
     search_batch,
 )
-from veenv.agents.alphazero.planning import make_model, predict, self_play
+from veenv.agents.alphazero.planning import make_model, self_play
 
 CONFIG = PPOConfig(num_envs=4, steps=100, hidden=8, gae_lambda=1.0)
 SEARCH = SearchConfig(num_simulations=6, max_considered=4)
@@ -134,29 +134,6 @@ def test_targets_are_returns(played):
     rewards = np.asarray(searches.reward)
     to_go = rewards[::-1].cumsum(0)[::-1]
     np.testing.assert_allclose(lessons.target, to_go, atol=1e-5)
-
-
-def test_padding_is_left_out(trainer, played):
-    """What padded steps hold changes neither the loss nor its gradient."""
-    network = trainer.init().network
-    lessons = make_lessons(played[0])
-    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), lessons)
-    spoiled = dataclasses.replace(flat, target=jnp.where(flat.weight == 0, 7.0, flat.target))
-    assert (flat.weight == 0).any()
-    loss = jax.jit(loss_fn)
-    losses = [loss(network, (lessons,), 0.5)[0] for lessons in (flat, spoiled)]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
-def test_prediction_masks_what_is_illegal(trainer, both):
-    network = trainer.init().network
-    state = jax.vmap(both.env.init)(trainer._params)
-    ask = jax.jit(partial(predict, both.env))
-    inputs, logits, value = ask(trainer._params, network, state)
-    np.testing.assert_array_equal(np.asarray(logits) == np.float32(MASKED_LOGIT), ~inputs.mask)
-    raw, expected = jax.jit(jax.vmap(network))(inputs)
-    np.testing.assert_allclose(logits[inputs.mask], raw[inputs.mask], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
 @pytest.mark.slow

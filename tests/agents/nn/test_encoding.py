@@ -15,7 +15,7 @@ from veenv.agents.nn.encoding import (
     num_features,
     pack_rows,
 )
-from veenv.env import Spec, VertexEnv
+from veenv.env import VertexEnv
 
 
 def encoded(obs, num_hops):
@@ -96,16 +96,6 @@ def test_slots_can_be_picked(steps):
         np.testing.assert_allclose(some.nodes[: len(left)], everything.nodes[left], rtol=1e-5)
         assert some.mask.tolist() == [True] * len(left) + [False] * len(none)
         assert not np.any(some.nodes[len(left) :])
-
-
-def test_padding_changes_nothing(wide_graph):
-    own = Spec.of(wide_graph, "multiplications")
-    wider = own.padded(num_inputs=9, num_actions=own.num_actions + 5, num_outputs=8)
-    padded = VertexEnv(wide_graph, spec=wider)
-    shown = [jax.jit(env.reset)()[0] for env in (VertexEnv(wide_graph), padded)]
-    nodes, more = (encoded(obs, 2).nodes for obs in shown)
-    np.testing.assert_allclose(more[: own.num_actions], nodes, rtol=1e-6)
-    assert np.all(np.asarray(more[own.num_actions :]) == 0.0)
 
 
 def test_existing_pairs_and_packing():
