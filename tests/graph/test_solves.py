@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 import veenv
 from tests.oracles.jacobians import assert_same, jitted_jacobians
@@ -155,3 +157,76 @@ def test_an_inexact_solver_is_not_diagonal_where_it_mixes():
         return lax.custom_linear_solve(lambda v: scale * v, jnp.sin(x), solver, solver)
 
     check(fun, X)
+
+
+def _product(matrix, x):
+    return (matrix @ x[..., None])[..., 0]
+
+
+def _transposed(matrix):
+    return jnp.swapaxes(matrix, -1, -2)
+
+
+def _iterated(matrix, b):
+    """x of A x = b, up to a tolerance: right sides of zeros take no step."""
+    going = lambda x: jnp.abs(b - _product(matrix, x)).max() > 1e-13  # noqa: E731
+    ahead = lambda x: x + (b - _product(matrix, x)) / 6  # noqa: E731
+    return lax.while_loop(going, ahead, jnp.zeros_like(b))
+
+
+def _batch_of_iterated(args, dims):
+    """Systems along a first axis."""
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    moved = [
+        jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
+        for x, d in zip(args, dims, strict=True)
+    ]
+    return iterated.bind(*moved), 0
+
+
+iterated = Primitive("iterated")
+"""Such a solve as another library has it: linear in b by its rules, but not as it computes."""
+iterated.def_impl(_iterated)
+iterated.def_abstract_eval(lambda matrix, b: b)
+ad.primitive_jvps[iterated] = lambda p, t: (iterated.bind(*p), iterated.bind(p[0], t[1]))
+ad.primitive_transposes[iterated] = lambda g, a, b: (None, iterated.bind(_transposed(a), g))
+batching.primitive_batchers[iterated] = _batch_of_iterated
+mlir.register_lowering(iterated, mlir.lower_fun(_iterated, multiple_results=False))
+
+RULES = {
+    "alone": lambda matrix, t: iterated.bind(matrix, t),
+    "nested": lambda matrix, t: through_rule(iterated.bind(matrix, t) + t),
+    "solver": lambda matrix, t: lax.custom_linear_solve(
+        lambda v: matrix @ v, t, lambda _, b: _iterated(matrix, b),
+        lambda _, b: _iterated(matrix.T, b),
+    ),
+}  # fmt: skip
+
+
+@jax.custom_jvp
+def through_rule(x):
+    return 3 * x
+
+
+@through_rule.defjvp
+def _(primals, tangents):
+    return through_rule(*primals), 3 * iterated.bind(2 * jnp.eye(3), 2 * tangents[0])
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("batched", [False, True])
+def test_iterations_in_rules_start_from_what_they_are_applied_to(name, batched):
+    """A rule that is linear as JAX transposes it has another derivative at zeros."""
+
+    @jax.custom_jvp
+    def implicit(x):
+        return jnp.tanh(x)
+
+    @implicit.defjvp
+    def _(primals, tangents):
+        matrix = jnp.array([[4.0, 1.0, 0.0], [0.5, 3.0, 0.2], [0.0, 0.3, 2.0]])
+        matrix = matrix + jnp.diag(primals[0]) / 5
+        return implicit(*primals), RULES[name](matrix, tangents[0])
+
+    one = lambda x: implicit(jnp.sin(x)) * x  # noqa: E731
+    check(jax.vmap(one) if batched else one, np.stack([X, 2 * X]) if batched else X)

@@ -110,6 +110,50 @@ def test_rules_that_are_operators_see_them_too():
     assert_compiled_same([(jacobian, jax.jacrev(f)) for jacobian in ours], x)
 
 
+MATRIX = np.arange(9.0).reshape(3, 3) / 9
+OPERATORS = {
+    "complex": lambda v: v * jnp.asarray(1 + 2j),
+    "conjugate": jnp.conj,
+    "two real": lambda v: jax.lax.complex(v.real, 2 * v.imag - v.real),
+    "matrices": lambda v: jnp.cumsum(v.reshape(3, 3) @ MATRIX, 0).reshape(-1),
+}
+
+
+@pytest.mark.parametrize("place", ["alone", "scan", "cond"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_are_told_of_all_that_moves_at_once(name, place):
+    """A rule that passes a tangent on only if another operand has one, as a loop's may."""
+    act = OPERATORS[name]
+
+    @jax.custom_jvp
+    def watching(start, end):
+        return act(end)
+
+    def push(primals, tangents):
+        moves = [type(t).__name__ != "SymbolicZero" for t in tangents]
+        assert moves[1]
+        tangent = act(tangents[1]) if moves[0] else jnp.zeros_like(primals[1])
+        return watching(*primals), tangent
+
+    watching.defjvp(push, symbolic_zeros=True)
+
+    def fun(x):
+        start = jnp.concatenate([x, x + 1, x + 2])
+        start = start if name == "matrices" else jax.lax.complex(start, start[::-1])
+        y = Y.repeat(3).astype(start.dtype)
+        if place == "scan":
+            turn = lambda c, a: (watching(start, jnp.sin(c / 9) * a), None)  # noqa: E731
+            end = jax.lax.scan(turn, start, y[::3])[0]
+        elif place == "cond":
+            end = jax.lax.cond(x[0] > 0, watching, jnp.multiply, start, jnp.sin(start))
+        else:
+            end = watching(start, jnp.sin(start)) + watching(y * start[0], start)
+        return jnp.abs(end) ** 2
+
+    pairs = [(veenv.jacve(fun, order), jax.jacrev(fun)) for order in ORDERS]
+    assert_compiled_same(pairs, X)
+
+
 @pytest.mark.parametrize("linear", [True, False])
 def test_primitives_that_have_a_cotangent_rule_alone(linear):
     """JAX's "hi" primitives, which users can make: no forward mode, and any rule they like."""

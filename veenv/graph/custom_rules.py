@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -37,6 +38,15 @@ class Inner:
     backward: bool  # whether it is a cotangent rule
     transposes: Callable[[], bool]  # whether JAX can transpose a tangent rule
     effects: bool  # whether the rule does more than compute
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether the program is provably linear, not only the rule as JAX transposes it.
+
+        Only then has it a derivative that is the same everywhere: an iterative solver, which
+        stops at once for a right side of zeros, has another one there.
+        """
+        return is_linear(self.program)
 
     def zeros(self) -> list[Any]:
         """Inputs to evaluate the program at: it is linear, so any will do."""
@@ -177,10 +187,9 @@ def proven(inner: Inner) -> Cotangents:
     A tangent rule that JAX transposes counts as linear, a cotangent rule that does more than
     compute does not: it is run as reverse mode runs it.
     """
-    program = inner.program
-    proven = is_linear(program) or (not inner.backward and inner.transposes())
+    proven = inner.is_linear or (not inner.backward and inner.transposes())
     linear = proven and not (inner.backward and inner.effects)
-    zero = proven or is_zero_at_zero(program)
+    zero = proven or is_zero_at_zero(inner.program)
     return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 

@@ -136,7 +136,8 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
     if inner is not None:
         known = proven(inner)
         site = replace(site, effects=site.effects or known.effects)
-        if known.linear and not any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):
+        numbers = (*site.in_avals, *site.out_avals)
+        if known.linear and inner.is_linear and not any(map(is_complex, numbers)):
             inside = replace(within, rules=within.rules | {definition(site)})
             custom = Custom(inner, linearise(inner.program, within=inside))
             rows = _custom_rows(site, custom)

@@ -189,8 +189,10 @@ def _along(site: Site, moving: Moving, which: int, t: Array) -> Several:
     tangents = [jnp.zeros_like(p) for p in primals]
     tangent = from_real(t, site.in_avals[site.operands[which]])
     tangents[own], _ = _compat.same_variance([tangent, primals[own]])
-    # JAX sees that the other operands do not move; their zeros could meet infinity.
-    some = range(len(primals)) if _is_solve(site) else [own]
+    # JAX sees that the other operands do not move; their zeros could meet infinity. A rule that is
+    # told what is zero is told what moves at all.
+    told = _compat.sees_symbolic_zeros(site.primitive, site.params)
+    some = range(len(primals)) if told or _is_solve(site) else [own]
 
     def moved(*values: Array) -> Several:
         full = list(primals)

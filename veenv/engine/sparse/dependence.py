@@ -210,7 +210,7 @@ class _Follower(walk.Domain[_Variable]):
         """By the program of its own rule; None if that is not known, or not linear."""
         try:
             inner = inner_program(_site(equation, given))
-            if inner is None or not proven(inner).linear:
+            if inner is None or not (inner.is_linear and proven(inner).linear):
                 return None
         except Exception:  # of a user's rule that refuses some operands
             return None
