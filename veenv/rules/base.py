@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.linear.linear_map import LinearMap
+from veenv.linear.linear_map import LinearMap, Same
 from veenv.structure.structure import Structure
 
 Pairs = tuple[tuple[int, int], ...]
@@ -260,25 +260,28 @@ def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) ->
 def remembered(site: Site, what: Hashable, make: Callable[[], Any], *args: Any) -> Any:
     """What is made once for such equations; None where nothing is remembered of this one."""
     known = _known.get()
-    own = None if known is None or site.effects else signature(site)
-    if known is None or own is None:
+    if known is None or site.effects:
         return None
     leaves, tree = jax.tree.flatten(args)
-    key = own, what, tree, tuple(map(jax.typeof, leaves))
+    key = signature(site), what, tree, tuple(map(jax.typeof, leaves))
     if key not in known:
         known[key] = make()
     return known[key]
 
 
 def signature(site: Site) -> Hashable:
-    """What decides the derivative of an equation; None of parameters without equality."""
-    key = (
-        site.primitive, tuple(sorted(site.params.items())), tuple(site.in_avals),
-        tuple(site.out_avals), tuple(site.active), site.wanted and tuple(site.wanted),
-        site.realify, site.effects,
+    """What decides the derivative of an equation; parameters without equality by themselves."""
+    params = ((name, _hashable(value)) for name, value in sorted(site.params.items()))
+    return (
+        site.primitive, tuple(params), tuple(site.in_avals), tuple(site.out_avals),
+        tuple(site.active), site.wanted and tuple(site.wanted), site.realify, site.effects,
     )  # fmt: skip
+
+
+def _hashable(value: Any) -> Hashable:
+    """A parameter, or what is equal for the same object alone."""
     try:
-        hash(key)
+        hash(value)
     except TypeError:
-        return None
-    return key
+        return Same(value)
+    return value
