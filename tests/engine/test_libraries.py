@@ -19,9 +19,8 @@ from jax import lax
 import veenv
 from tests.clients.ecosystem.check import library, usual_promotion
 from tests.oracles.jacobians import orders, quick_jit
-from tests.sampling import spared
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 bx, dfx, eqxi = map(library, ("blackjax", "diffrax", "equinox.internal"))
 jaxopt, lx, optax, optx = map(library, ("jaxopt", "lineax", "optax", "optimistix"))
 
