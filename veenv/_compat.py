@@ -391,6 +391,12 @@ def compilation_cache() -> tuple[str, float]:
     return str(folder), inf if most < 0 else most
 
 
+def settings() -> dict[str, Any]:
+    """Returns all settings of JAX as they are here: inside of context managers, too."""
+    known: Any = jax.config.values
+    return {name: getattr(jax.config, name, value) for name, value in known.items()}
+
+
 def keep_alive(ctx: Any, value: Any) -> None:
     """Keeps an object as long as the program that is being lowered, or what is compiled of it."""
     add = getattr(ctx.module_context, "add_keepalive", None)

@@ -82,11 +82,20 @@ def of_another_program(path, text):
     os.replace(other, path)
 
 
-def calling_what_is_not_here(path, text):
-    line, _, code = text[32:].partition(b"\n")
-    head = {**json.loads(line), "symbols": ["no_such_function_anywhere"]}
-    rest = json.dumps(head).encode() + b"\n" + code
-    path.write_bytes(hashlib.sha256(rest).digest() + rest)
+def with_an_odd_head(head):
+    """Another head, with a hash that is right."""
+
+    def damage(path, text):
+        line, _, code = text[32:].partition(b"\n")
+        rest = json.dumps(head(json.loads(line))).encode() + b"\n" + code
+        path.write_bytes(hashlib.sha256(rest).digest() + rest)
+
+    return damage
+
+
+def a_pipe(path, text):
+    path.unlink()
+    os.mkfifo(path)
 
 
 def for_others_to_write(path, text):
@@ -99,8 +108,13 @@ def a_link(path, text):
     path.symlink_to(aside)
 
 
-DAMAGES = [flipped, cut, longer, empty, of_another_program, calling_what_is_not_here,
-           for_others_to_write, a_link]  # fmt: skip
+DAMAGES = [flipped, cut, longer, empty, of_another_program, for_others_to_write, a_link]
+ODD = [
+    {"for": "a"}, {"sizes": "2000"}, {"sizes": [1, -1]}, {"sizes": [2000]}, {"stack": "64"},
+    {"stack": -1}, {"symbols": ["no_such_function_anywhere"]}, {"symbols": [3]}, {"symbols": None},
+]  # fmt: skip
+DAMAGES += [a_pipe, *(with_an_odd_head(lambda _, head=head: head) for head in (None, [1], {}))]
+DAMAGES += [with_an_odd_head(lambda head, odd=odd: {**head, **odd}) for odd in ODD]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -203,7 +217,7 @@ def test_two_at_once(cache):
 
 def test_it_takes_no_more_than_the_cache_may(cache):
     """What was used longest ago goes."""
-    jax.config.update("jax_compilation_cache_max_size", 6000)
+    jax.config.update("jax_compilation_cache_max_size", 9000)
     makers = {name: Maker() for name in "abc"}
     for at, name in enumerate("ab"):
         disk.objects(name, makers[name])
@@ -214,10 +228,10 @@ def test_it_takes_no_more_than_the_cache_may(cache):
     for name in "ac":
         disk.objects(name, makers[name])
     assert {name: make.times for name, make in makers.items()} == {"a": 1, "b": 1, "c": 1}
-    assert sum(path.stat().st_size for path in files(cache)) <= 6000
+    assert sum(path.stat().st_size for path in files(cache)) <= 9000
     disk.objects("b", makers["b"])
     assert makers["b"].times == 2
-    too_large = Maker(Objects((bytes(7000),), ()))
+    too_large = Maker(Objects((bytes(9000),), ()))
     disk.objects("d", too_large)
     disk.objects("d", too_large)
     assert too_large.times == 2

@@ -19,7 +19,6 @@ from veenv.engine.candidates import (
     Name,
     by_jax,
     meets_infinity,
-    mode_of,
     modes_alone,
     num_passes,
     other_modes,
@@ -29,7 +28,6 @@ from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosin
 from veenv.engine.edge import meeting_infinity
 from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluated, evaluate, is_pushed, push_forward, whole_of
-from veenv.engine.remembered import BY_XLA, Memory, memory_of
 from veenv.engine.repeated.parts import with_points
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
@@ -283,8 +281,8 @@ def _alone(forms: Forms, has_aux: bool) -> Forms:
         return mode._replace(run=lambda *args, **kwargs: pick(mode.run(*args, **kwargs)))
 
     def picked(*call: Any) -> Results:
-        eliminations, modes, memory = forms(*call)
-        return Results(list(map(pick, eliminations)), list(map(after, modes)), memory)
+        eliminations, modes = forms(*call)
+        return Results(list(map(pick, eliminations)), list(map(after, modes)))
 
     return picked
 
@@ -379,44 +377,12 @@ class _Wanted:
         check_types(program, inputs, holomorphic=self.holomorphic, allow_int=self.allow_int)
         if is_symbolic(program):
             return self._uncounted(program, args, kwargs, others)
-        memory = self._memory(program, args, kwargs) if others else None
-        if memory:
-            names = sorted({*memory.modes.values()} - {BY_XLA})
-            made = ((mode_of(program, n, self.argnums, self.has_aux), n) for n in names)
-            modes = [JaxMode(run, name=name) for run, name in made]
-            return Results([self._blank(program, args)], modes, memory)
         by_order = functools.partial(self._by_order, program, args, kwargs, others)
         if self.compared != "auto" or self.dense:
-            return by_order()._replace(memory=memory)
+            return by_order()
         own = by_jax(program, self.argnums, has_aux=self.has_aux)
         by_mode = lambda: Results([own(*args, **kwargs)], [])  # noqa: E731
-        found = attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
-        return found._replace(memory=memory)
-
-    def _memory(self, program: Program, args: Any, kwargs: Any) -> Memory | None:
-        """Where the Jacobian's kernel is remembered, if it is anywhere."""
-        arrays = (self.dense or not self.sparse) and not (self.count_ops or self.holomorphic)
-        if self.kernel != "auto" or not arrays or not isinstance(self.order, (str, tuple)):
-            return None
-        halves = self.symmetric is not None and self.symmetric(args, kwargs)
-        wanted = f"{replace(self, symmetric=None)} {halves}"
-        return memory_of(program, wanted, jax.tree.leaves((args, kwargs)))
-
-    def _blank(self, program: Program, args: Sequence[Any]) -> Any:
-        """What `value_and_jacve` returns, full of zeros."""
-
-        def zeros(aval: Any, *behind: int) -> Any:
-            return jnp.zeros((*aval.shape, *behind), aval.dtype)
-
-        inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
-        avals = program.avals[: program.num_inputs]
-        rows = [
-            tuple(zeros(out, *x.shape).astype(x.dtype) for x in avals) for out in program.out_avals
-        ]
-        blocks = assembled(program, rows, inputs, isinstance(self.argnums, tuple))
-        aux = [] if program.aux is None else list(map(zeros, program.aux[1]))
-        value = _returned(program, list(map(zeros, program.out_avals)), aux)
-        return value, jax.tree.unflatten(program.out_tree, blocks)
+        return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
 
     def _by_complex(self, program: Program) -> bool:
         """Whether all partials are complex numbers; otherwise variables are pairs of real ones."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.engine import pins
-from veenv.engine.remembered import BY_XLA, Memory, Run, forgetting
-from veenv.kernel.fusing import Traced, are_limited, run_kernel, trace_leaves, trace_point
+from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
 from veenv.kernel.price import (
     counts_of,
     equations_of,
@@ -63,12 +62,12 @@ class Results(NamedTuple):
     # of the elimination and of those by other orders, of none where only a mode of JAX is wanted
     eliminations: list[Any]
     modes: list[JaxMode]  # JAX's own, whose results are the same
-    # where its kernel is remembered; if one is there the elimination is blank: of its shapes
-    memory: Memory | None = None
 
 
 Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
 """From positional and keyword arguments, and whether other forms are wanted, to results."""
+Run = Callable[..., list[Any]]
+"""From the operands of the elimination to the leaves of a result."""
 
 
 def choosing(
@@ -110,15 +109,7 @@ def choosing(
                 return forms_of(fun)(*call)
 
         def best() -> Any:
-            found = look(forms, trace, args, kwargs)
-            if isinstance(found, Considered):
-                return _cheapest(found)
-            dynamic = found.traced.dynamic
-            shapes = [_compat.shape_of(x) if k in dynamic else x for k, x in enumerate(leaves)]
-            given = jax.tree.unflatten(tree, shapes)
-            again = lambda f: trace_leaves(f, shapes, tree, dynamic)  # noqa: E731
-            made = lambda: look(forms_of(found.memory.again), again, *given)  # noqa: E731
-            return _remembered(found, made)
+            return _cheapest(look(forms, trace, args, kwargs))
 
         try:
             return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
@@ -137,8 +128,8 @@ def _considered(
     *,
     kernel: bool,
     source: int,
-) -> Considered | _Known:
-    """What there is to choose from; no choice where what is taken is remembered.
+) -> Considered:
+    """What there is to choose from.
 
     `trace` traces a function of some of the arguments' leaves.
     """
@@ -152,12 +143,7 @@ def _considered(
         return found.eliminations
 
     leaves, tree = jax.tree.flatten((args, kwargs))
-    anew = not kernel or _watcher.get() is not None or are_limited()
-    with forgetting() if anew else nullcontext():
-        traced = trace(eliminations)
-    if made.memory:
-        own = _Modes(tuple(made.modes), tuple(leaves), tree, traced.dynamic)
-        return _Known(_separate(traced)[0], made.memory, own)
+    traced = trace(eliminations)
     # Reverse mode of JAX sums over the devices where only some of the values differ.
     alike = _compat.vary_alike(traced.operands)
     own = _Modes(tuple(made.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
@@ -165,10 +151,10 @@ def _considered(
         first, others = own.split()
         if first:
             name = own.modes[-1 - len(others.modes)].name
-            return Considered(first, others, 0, kernel, name, made.memory)
+            return Considered(first, others, 0, kernel, name)
         traced = trace(lambda *args, **kwargs: forms(args, kwargs, False).eliminations)
     first, fused = _separate(traced), kernel and alike
-    return Considered(first, own, source, fused, "elimination", made.memory)
+    return Considered(first, own, source, fused, "elimination")
 
 
 @contextmanager
@@ -345,34 +331,22 @@ def _cheapest(found: Considered) -> Any:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(found)
-    first, own, source, kernel, _, memory = found
+    first, own, source, kernel, _ = found
     asked, every = first[0], range(len(first[0].closed.out_avals))
     made = attempt(lambda: kernel_of(first, own, source), KernelForm) if kernel else KernelForm()
     base, program = made.traced, made.program
-    plain = base or asked
-    memory = None if plain.lifted else memory
-    plain = replace(plain, operands=())  # what is asked later keeps no tracer
-
-    def taken(form: Form | None, batch: int, wanted: Sequence[int]) -> Run | None:
-        if memory is not None:
-            known = plain, program, batch, form and form.name
-            attempt(functools.partial(memory.note, *known), lambda: None)
-            if form is not None and form.name == BY_XLA:
-                return memory.kept(form.run(wanted), wanted)
-        return form and form.run(wanted)
-
     menu = functools.partial(menu_of, first, own, made)
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
         several = menu(base, later=True)
         cheaper = _cheaper(several, program)
-        instead = lambda batch: taken(cheaper(batch), batch, wanted)  # noqa: E731
+        instead = lambda batch: (form := cheaper(batch)) and form.run(wanted)  # noqa: E731
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
     known = Menu([Form.of(one, True) for one in first], list, own.operations)
-    if kernel and (memory is not None or known.is_open()) and _is_pure(first):
+    if kernel and known.is_open() and _is_pure(first):
         later = menu(asked, later=True)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
-        return _waiting(asked, usual, lambda batch: taken(later.cheapest(batch), batch, every))
+        return _waiting(asked, usual, lambda batch: later.cheapest(batch).run(every))
     now = menu(asked, later=False)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
@@ -385,49 +359,6 @@ def _waiting(traced: Traced, xla: Run, instead: Callable[[int], Run | None]) -> 
     return traced.result(list(map(_compat.as_weak_as, avals, found)))
 
 
-def _remembered(known: _Known, made: Callable[[], Considered | _Known]) -> Any:
-    """The Jacobian as it is remembered; all else is `made` where it is asked for.
-
-    That is where the batch is another than those that are remembered, on other machines, and where
-    it is differentiated.
-    """
-    blank, memory, own = known
-    program, wide = memory.found, memory.wide
-    wanted = range(len(blank.avals)) if program is None else program.written()
-    modes = {
-        mode.name: replace(own, modes=(mode,)).forms(blank.operands, later=True)
-        for mode in own.modes
-    }
-
-    @functools.cache
-    def considered() -> Considered:
-        with forgetting():
-            found = made()
-        assert isinstance(found, Considered)
-        return found
-
-    def usual(*operands: Any) -> list[Any]:
-        with jax.enable_x64(wide):
-            first = [replace(one, operands=operands) for one in considered().first]
-            found = _cheapest(considered()._replace(first=first, memory=memory))
-        leaves = jax.tree.leaves(found)
-        return [leaves[k] for k in wanted]
-
-    def instead(batch: int) -> Run | None:
-        if program is not None and batch in program.batches:
-            return None
-        name = memory.modes.get(batch)
-        if name == BY_XLA:
-            return memory.kept(usual, wanted)
-        with jax.enable_x64(wide):
-            forms = modes[name]() if name is not None else []
-        return forms[0].run(wanted) if forms else usual
-
-    if program is not None:
-        return run_kernel(blank, program, usual, instead)
-    return _waiting(blank, usual, instead)
-
-
 class Considered(NamedTuple):
     """What there was to choose from."""
 
@@ -436,15 +367,6 @@ class Considered(NamedTuple):
     source: int  # the number of the one that becomes the kernel
     kernel: bool  # whether one kernel is a form
     name: str  # what the first ones are
-    memory: Memory | None = None  # where the kernel is remembered that is taken
-
-
-class _Known(NamedTuple):
-    """What is taken is remembered."""
-
-    traced: Traced  # of the Jacobian's shapes, and full of zeros
-    memory: Memory
-    modes: _Modes  # JAX's own that are taken at some batches
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)

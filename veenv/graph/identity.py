@@ -1,8 +1,8 @@
-"""What a traced function computes, as a text that is the same in every process.
+"""A text of what a jaxpr computes, the same in every process.
 
-Two programs with one text compute the same in the same way and have the same derivatives.
-Parameters of equations are described by what they are, functions with derivative rules of their own
-by the programs of those rules. What cannot be described so, such as a callback, has no text.
+Two jaxprs with one text compute the same in the same way; of derivatives it says nothing.
+Parameters of equations are described by what they are, calls and primitives of other libraries by
+what they run. What cannot be described so, such as a callback, has no text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,11 +18,9 @@ import jax.core
 import numpy as np
 
 from veenv import _compat
-from veenv.graph.custom_rules import definition, inner_program
-from veenv.graph.equations import Literal
-from veenv.graph.program import Program
 from veenv.rules import walk
-from veenv.rules.base import Site, is_differentiable, is_key
+from veenv.rules.base import is_key
+from veenv.rules.meanings import meaning_of
 from veenv.rules.table import TABLE
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, np.dtype)
@@ -33,21 +31,8 @@ class _UndescribedError(Exception):
     """Something of a program has no text."""
 
 
-def text_of(program: Program, given: Sequence[Any]) -> str | None:
-    """The text of a program; None where something of it has none.
-
-    Args:
-      program: a traced function.
-      given: values of the leaves of its arguments; of a tracer it says the number alone.
-    """
-    try:
-        return "\n".join(_Text(given).program(program))
-    except _UndescribedError:
-        return None
-
-
 def text_of_jaxpr(closed: Any) -> str | None:
-    """The text of a closed jaxpr, likewise."""
+    """Returns the text of a closed jaxpr; None where something of it has none."""
     try:
         return _Text().value(closed)
     except _UndescribedError:
@@ -57,24 +42,8 @@ def text_of_jaxpr(closed: Any) -> str | None:
 class _Text:
     """What programs are described with: equal objects are once."""
 
-    def __init__(self, given: Sequence[Any] = (), around: Sequence[Hashable] = ()):
-        self._around = around  # the functions whose rules this is of
-        self._given = {id(x): n for n, x in enumerate(given) if _compat.is_traced(x)}
+    def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}
-
-    def program(self, program: Program) -> Iterator[str]:
-        """A line for each variable that is given, for each equation, and for the outputs."""
-        names = range(len(program.avals))
-        yield f"{program.num_inputs} {list(map(self.aval, program.avals[: program.num_inputs]))}"
-        behind = program.avals[program.num_inputs :]  # of constants, then of results
-        for value, aval in zip(program.constants, behind, strict=False):
-            number = self._given.get(id(value))
-            yield f"{self.value(value) if number is None else number} {self.aval(aval)}"
-        yield from self._equations(program.equations, dict(enumerate(names)))
-        yield f"{self._atoms(program.outputs, names)} {self.value(program.out_avals)}"
-        if program.aux is not None:
-            outputs, avals, _ = program.aux
-            yield f"{self._atoms(outputs, names)} {self.value(avals)}"
 
     def _jaxpr(self, closed: Any) -> Iterator[str]:
         jaxpr = _compat.open_jaxpr(closed)
@@ -82,66 +51,36 @@ class _Text:
         names: dict[Any, int] = {v: n for n, v in enumerate(variables)}
         yield f"{len(jaxpr.invars)} {[self.aval(v.aval) for v in variables]}"
         yield from map(self.value, getattr(closed, "consts", ()))
-        yield from self._equations(jaxpr.eqns, names)
+        yield from (self._equation(equation, names) for equation in jaxpr.eqns)
         yield f"{self._atoms(jaxpr.outvars, names)}"
 
-    def _equations(self, equations: Sequence[Any], names: dict[Any, int]) -> Iterator[str]:
-        for equation in equations:
-            operands = self._atoms(equation.invars, names)
-            avals = walk.out_avals(equation)
-            results = []
-            for variable, aval in zip(equation.outvars, avals, strict=True):
-                dropped = variable is None or _compat.is_dropped(variable)
-                if not dropped:
-                    names.setdefault(variable, len(names))
-                results.append((None if dropped else names[variable], self.aval(aval)))
-            yield f"{self._meaning(equation)} {operands} {results}"
+    def _equation(self, equation: Any, names: dict[Any, int]) -> str:
+        operands, results = self._atoms(equation.invars, names), []
+        for variable in equation.outvars:
+            dropped = _compat.is_dropped(variable)
+            number = None if dropped else names.setdefault(variable, len(names))
+            results.append((number, self.aval(variable.aval)))
+        return f"{self._computation(equation)} {operands} {results}"
 
-    def _meaning(self, equation: Any) -> str:
+    def _computation(self, equation: Any) -> str:
         """What an equation does with its operands."""
-        name = equation.primitive.name
-        body = _compat.inlinable(equation)
+        name, params = equation.primitive.name, equation.params
+        body = _compat.inlinable(equation) or _compat.call_body(name, params)
         if body is not None:
             return f"call {self.value(body)}"
-        rule = _compat.own_rule(equation.primitive, equation.params)
-        if _compat.effects_of(equation) or (rule is None and name not in TABLE):
+        meaning = meaning_of(equation)
+        if _compat.effects_of(equation) or (meaning is None and name not in TABLE):
             raise _UndescribedError(name)
-        if rule:
-            return f"{name} {self._rule(equation)}"
-        return f"{name} {self.value(walk.loop_of(equation) or equation.params)}"
-
-    def _rule(self, equation: Any) -> str:
-        """A function with a derivative rule, and the rule."""
-        params, avals = equation.params, walk.in_avals(equation)
-        called = _compat.call_body(equation.primitive.name, params)
-        if called is None or _compat.sees_symbolic_zeros(equation.primitive, params):
-            raise _UndescribedError(equation.primitive.name)
-        moving = list(map(is_differentiable, avals))
-        site = Site(equation.primitive, params, avals, walk.out_avals(equation), moving, "", True)
-        own = definition(site)
-        if own in self._around:
-            return f"{self.value(called)} of {self._around.index(own)}"
-        try:
-            inner = inner_program(site)
-        except Exception as error:  # a user's rule may refuse with any
-            raise _UndescribedError(equation.primitive.name) from error
-        if inner is None:
-            return self.value(called)
-        lines = "\n".join(_Text((), [*self._around, own]).program(inner.program))
-        return f"{self.value(called)} {inner.backward} {inner.operands} {inner.results} {lines}"
+        return f"{name} {self.value(walk.loop_of(equation) or params)} {self.value(meaning)}"
 
     def _atoms(self, atoms: Sequence[Any], names: Any) -> list[Any]:
         return [
-            f"{self.value(a.val)} {self.aval(getattr(a, 'aval', None))}"
-            if isinstance(a, Literal) or walk.is_literal(a)
-            else names[a]
+            f"{self.value(a.val)} {self.aval(a.aval)}" if walk.is_literal(a) else names[a]
             for a in atoms
         ]
 
     def aval(self, aval: Any) -> str:
         """Shape, dtype and weakness, of a variable that is on no mesh."""
-        if aval is None:
-            return ""
         nowhere = _is_nowhere(getattr(aval, "sharding", None))
         if _compat.variance_of(aval) or not nowhere or _compat.is_ref(aval):
             raise _UndescribedError(repr(aval))

@@ -22,7 +22,7 @@ from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.building.callbacks import Carried, carried_out
-from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, unroll
+from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, leaf_of, unroll
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import filled, is_differentiable, is_key, parted
@@ -84,19 +84,25 @@ class Traced:
         return unroll(self.carried.closed, min(limit, largest), size)
 
     def remembered(self) -> ScalarProgram | Finished:
-        """The same without a limit, or what another process has left of it on disk."""
+        """The same without a limit, or what another process has left of it on disk.
+
+        What is on disk is known by the text of this jaxpr and by JAX's settings.
+        """
         cached = _compat.compilation_cache()[1] and jax.default_backend() == "cpu"
         text = text_of_jaxpr(self.closed) if cached and not are_limited() else None
         if text is None:
             return self.program()
         from veenv.kernel.cpu import finished  # it loads llvmlite
 
-        name = f"fused {getattr(jax.config, 'values', {})} {text}"
-        found = finished.find(name)
-        if found is None:
-            found = self.program()
-            finished.keep(name, found, ())
-        return found
+        name = f"fused {_compat.settings()} {text}"
+        jaxpr, kernel = _compat.open_jaxpr(self.closed), finished.find(name)
+        if kernel is not None and (kernel.inputs, kernel.outputs) == tuple(
+            tuple(leaf_of(v.aval) for v in variables) for variables in (jaxpr.invars, jaxpr.outvars)
+        ):
+            return kernel
+        program = self.program()
+        finished.keep(name, program)
+        return program
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
@@ -389,6 +395,8 @@ def run_kernel(
         else:
             value = program.constant_leaf(k)
             leaves[k] = jnp.asarray(np.zeros(leaf.shape, leaf.dtype) if value is None else value)
+    if [program.outputs[k].shape for k in range(len(avals))] != [a.shape for a in avals]:
+        raise TypeError(f"a kernel has results {program.outputs}, expected {avals}")
     wide = [leaves[k].astype(aval.dtype) for k, aval in enumerate(avals)]
     if len(leaves) > len(avals):
         wide = traced.carried.raised([leaves[k] for k in range(len(avals), len(leaves))], wide)

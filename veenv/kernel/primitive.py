@@ -81,10 +81,27 @@ class Batched:
         """The function for XLA, or another of one point, for arguments with such batch axes."""
         leaves = zip(avals, self.inputs, strict=True)
         axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
-        batched = self.xla if fun is None else fun
+        batched = self._checked(self.xla if fun is None else fun)
         for _ in self.batch_of(avals):
             batched = jax.vmap(batched, in_axes=axes)
         return batched
+
+    def _checked(self, fun: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """A function of one point, which raises where its results are not this one's."""
+
+        def run(*args: Any) -> Sequence[Any]:
+            results = fun(*args)
+            shown = [
+                [f"{x.dtype}{list(x.shape)}" for x in leaves] for leaves in (results, self.outputs)
+            ]
+            if shown[0] != shown[1]:
+                raise TypeError(
+                    f"a form of a function has results {', '.join(shown[0])}, expected "
+                    f"{', '.join(shown[1])}"
+                )
+            return results
+
+        return run
 
     def jaxpr(self, avals: Sequence[Any]) -> Any:
         """The closed jaxpr of the function for XLA at arguments of such shapes."""
@@ -317,9 +334,6 @@ def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any
     faster = kernel.instead and kernel.instead(batch)
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
-        kept = getattr(faster, "lowered", None)  # as it is remembered
-        if kept is not None:
-            fun = attempt(functools.partial(kept, fun, ctx.avals_in), lambda: fun)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
     return _lower_point(ctx, *operands, kernel=kernel)
 

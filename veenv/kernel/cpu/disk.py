@@ -1,9 +1,9 @@
 """Kernels on disk, in a folder of its own inside JAX's compilation cache.
 
 What is read is executed. So a file is taken only if it and its folder are this user's and nobody
-else may write there, and if it is whole: it begins with a hash of the rest, and names the key that
-it was written for. A key is a hash of what it is of, the processor, and all software that has a
-part in making it. Where anything is wrong it is made anew; that is never an error.
+else may write there, and if it is whole: it begins with a hash of the rest, and says what it was
+written for: what it is of, the processor, and all software that has a part in making it. A hash of
+that is its name. Where anything is wrong it is made anew; that is never an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from itertools import accumulate, pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import jax
 import llvmlite
@@ -34,13 +34,7 @@ FOLDER = "veenv-kernels"
 _HASH = hashlib.sha256().digest_size
 _SOURCES = (".py", ".ll", ".json")  # orders are in files, too
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-
-class Found(NamedTuple):
-    """What a file holds."""
-
-    head: dict[str, Any]  # plain data
-    parts: tuple[bytes, ...]
+T = TypeVar("T")
 
 
 def objects(name: str, make: Callable[[], Objects]) -> Objects:
@@ -57,15 +51,29 @@ def objects(name: str, make: Callable[[], Objects]) -> Objects:
 
 def known_objects(name: str) -> Objects | None:
     """The machine code of a name, if it is on the disk and can be run here."""
-    read = find(name)
-    found = read and Objects(read.parts, tuple(read.head["symbols"]), read.head["stack"])
-    return found if found and found.are_callable() else None
+
+    def read(head: dict[str, Any], parts: Sequence[bytes]) -> Objects | None:
+        read = Objects(tuple(parts), tuple(head["symbols"]), head["stack"])
+        return read if read.stack >= 0 and read.are_callable() else None
+
+    return find(name, read)
 
 
-def find(name: str) -> Found | None:
-    """What was put on the disk for a name."""
+def find(name: str, read: Callable[[dict[str, Any], Sequence[bytes]], T | None]) -> T | None:
+    """Returns what `read` makes of the head and the parts that were put on the disk for a name."""
     path = _path(name)
-    return path and _read(path)
+    text = path and _text(path)
+    if not text:
+        return None
+    line, _, rest = text.partition(b"\n")
+    try:
+        head = json.loads(line)
+        sizes = head["sizes"]
+        if head["for"] != _record(name) or sum(sizes) != len(rest) or any(n < 0 for n in sizes):
+            return None
+        return read(head, [rest[a:b] for a, b in pairwise(accumulate(sizes, initial=0))])
+    except Exception:  # anything may be in a file of which only the hash is right
+        return None
 
 
 def put(name: str, head: dict[str, Any], parts: Sequence[bytes]) -> None:
@@ -73,7 +81,7 @@ def put(name: str, head: dict[str, Any], parts: Sequence[bytes]) -> None:
     path = _path(name)
     if path is not None:
         with suppress(OSError):  # the disk may be full
-            _write(path, head, parts)
+            _write(path, {**head, "for": _record(name)}, parts)
 
 
 def _path(name: str) -> Path | None:
@@ -88,8 +96,13 @@ def _path(name: str) -> Path | None:
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_own(folder.lstat(), stat.S_ISDIR):
-            return folder / hashlib.sha256(f"{_made_by()} {name}".encode()).hexdigest()
+            return folder / hashlib.sha256(json.dumps(_record(name)).encode()).hexdigest()
     return None
+
+
+def _record(name: str) -> list[str]:
+    """All that a file depends on."""
+    return [_made_by(), name]
 
 
 @functools.cache
@@ -109,25 +122,22 @@ def _is_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
     return is_kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
 
 
-def _read(path: Path) -> Found | None:
-    """What a file holds; None where there is none that may be executed here."""
+def _text(path: Path) -> bytes:
+    """Returns what a file holds behind its hash; nothing where it may not be executed here."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would make it wait
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(os.open(path, flags), "rb") as file:
             text = file.read() if _is_own(os.fstat(file.fileno()), stat.S_ISREG) else b""
         os.utime(path)  # what is used stays longest
     except OSError:
-        return None
-    line, _, rest = text[_HASH:].partition(b"\n")
-    if hashlib.sha256(text[_HASH:]).digest() != text[:_HASH]:
-        return None
-    head = json.loads(line)
-    ends = pairwise(accumulate(head["sizes"], initial=0))
-    return Found(head, tuple(rest[a:b] for a, b in ends)) if head["key"] == path.name else None
+        return b""
+    digest, text = text[:_HASH], text[_HASH:]
+    return text if hashlib.sha256(text).digest() == digest else b""
 
 
 def _write(path: Path, head: dict[str, Any], parts: Sequence[bytes]) -> None:
     """Puts a file in its place at once; where there is no room, what was used longest ago goes."""
-    line = json.dumps({**head, "key": path.name, "sizes": [*map(len, parts)]})
+    line = json.dumps({**head, "sizes": [*map(len, parts)]})
     text = b"\n".join([line.encode(), b"".join(parts)])
     text = hashlib.sha256(text).digest() + text
     if not _make_room(path.parent, _compat.compilation_cache()[1] - len(text)):

@@ -1,8 +1,8 @@
-"""Programs whose kernels are on disk: all that calling one takes, without an operation."""
+"""The calling convention of a kernel on disk: enough to run it without its program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ class Finished:
     constants: dict[int, np.ndarray]  # and those that are constants
     layout: Layout
     objects: Objects
-    batches: tuple[int, ...]  # at so many points nothing is faster, as far as is known
 
     @property
     def inputs(self) -> tuple[Leaf, ...]:
@@ -60,10 +59,12 @@ def code_name(digest: str, lanes: int) -> str:
 
 def find(name: str) -> Finished | None:
     """What is kept by a name, if the machine code is there, too."""
-    found = disk.find(name)
-    if found is None:
-        return None
-    head, parts = found.head, iter(found.parts)
+    return disk.find(name, _finished)
+
+
+def _finished(head: dict[str, Any], stored: Sequence[bytes]) -> Finished | None:
+    """The kernel that a file describes."""
+    parts = iter(stored)
     objects = disk.known_objects(code_name(head["digest"], head["lanes"]))
     if objects is None:
         return None
@@ -76,23 +77,11 @@ def find(name: str) -> Finished | None:
         dtypes = np.int64, np.int64, outputs[k].dtype
         made.append(Written(outputs[k], stored, (), *(_array(parts, d) for d in dtypes)))
     layout = Layout(head["lanes"], head["executed"], inputs, made)
-    batches = tuple(head["batches"])
-    return Finished(head["digest"], outputs, copies, constants, layout, objects, batches)
+    return Finished(head["digest"], outputs, copies, constants, layout, objects)
 
 
-def find_modes(name: str) -> dict[int, str]:
-    """At which numbers of points one of JAX's modes is taken instead, and which one."""
-    found = disk.find(f"{name} modes")
-    return {} if found is None else dict(found.head["modes"])
-
-
-def keep_modes(name: str, modes: Mapping[int, str]) -> None:
-    """Keeps those."""
-    disk.put(f"{name} modes", {"modes": [*modes.items()]}, ())
-
-
-def keep(name: str, program: ScalarProgram, batches: Sequence[int]) -> None:
-    """Keeps what a call of a program's kernel needs, beside its code, for so many points."""
+def keep(name: str, program: ScalarProgram) -> None:
+    """Keeps what a call of a program's kernel needs, beside its code."""
     layout = layout_of(program)
     every = range(len(program.outputs))
     copied = ((k, program.copied_leaf(k)) for k in every)
@@ -108,7 +97,6 @@ def keep(name: str, program: ScalarProgram, batches: Sequence[int]) -> None:
         "copies": [*copies.items()],
         "constants": [*constants],
         "stored": [made.stored for made in layout.outputs],
-        "batches": batches,
     }
     places = [getattr(made, name) for made in layout.outputs for name in _LAYOUT]
     disk.put(name, head, [x.tobytes() for x in (*constants.values(), *places)])
