@@ -360,6 +360,8 @@ class Tuning:
         except (OSError, ValueError):
             return None
         theirs = found.fingerprint, found.shapes, found.argnums, found.batch
-        right = theirs == (self._fingerprint, shapes_of(self._args), self._argnums, self._batch)
+        theirs += found.has_aux, found.holomorphic, dict(found.where)
+        ours = self._fingerprint, shapes_of(self._args), self._argnums, self._batch
+        right = theirs == (*ours, self._has_aux, self._holomorphic, dict(self._where))
         enough = found.settled or found.budget >= self._seconds
         return found if right and enough else None
