@@ -1,5 +1,6 @@
 """Axes of symbolic size, inside of the function that is differentiated: exported as JAX's modes."""
 
+import functools
 import itertools
 
 import jax
@@ -10,6 +11,7 @@ from jax import export, lax
 
 import veenv
 from tests.sampling import spared
+from veenv.kernel.scalar_program import CannotFuseError
 
 W = jnp.arange(6.0).reshape(3, 2) / 6
 
@@ -74,10 +76,63 @@ def test_a_symbolic_batch_around_a_point_is_an_elimination():
     compared(jax.vmap(veenv.jacve(lambda x: jnp.sum(x**2))), lambda x: 2 * x, "n, 3")
 
 
+CASES = {
+    "n, m": lambda w, x: jnp.sin(x[0, 0] * w) * x.shape[0] / (x.shape[1] + 1),
+    "n + 1, 2*m": lambda w, x: (
+        jnp.sum(w**2) * x * jnp.arange(x.size, dtype=w.dtype).reshape(x.shape)
+    ),
+    "2*m, n": lambda w, x: jax.nn.softmax(w[0] * jnp.sin(x).reshape(-1) * x.shape[0]),
+    "n + m, n": lambda w, x: jnp.sum(w**2) * jnp.sum(x[1:] - x[:-1]) * jnp.ones(x.shape[0]),
+    "n*m, 3": lambda w, x: jnp.sin(w)[None] * jnp.ones((x.shape[0], 1)),
+    "m, 3": lambda w, x: jnp.sum(jnp.broadcast_to(w**2, (x.shape[0], 3)), 0),
+    "n, 3": lambda w, x: lax.scan(lambda c, a: (jnp.sin(c) + a, None), w, x)[0],
+    "n, 2": lambda w, x: lax.scan(lambda c, a: (c * a * x.shape[0], None), w, w)[0],
+    "n, n": lambda w, x: jax.vmap(lambda r: jnp.tanh(jnp.sum(r) * w) / x.shape[0])(x),
+}
+
+
+def test_sizes_are_used_and_are_sums_and_products_of_symbols():
+    """Exported together, by what has such sizes and by what has none, against JAX's modes."""
+
+    def all_of(jacobian, forward, hessian, laplacian):
+        second = lambda f: hessian(lambda w, x: jnp.sum(f(w, x)), argnums=1)  # noqa: E731
+        captured = lambda f: lambda w, x: jacobian(lambda w: f(w, x))(w)  # noqa: E731
+        both = functools.partial(jacobian, argnums=(0, 1))
+        kinds = itertools.cycle([both, second, captured, laplacian, captured, captured, forward])
+
+        def compute(w, *points):
+            pairs = zip(kinds, points, CASES.values(), strict=False)
+            return [kind(f)(w, x) for kind, x, f in pairs]
+
+        return compute
+
+    def trace(f):
+        return lambda w, x: jnp.trace(jax.hessian(f)(w, x), axis1=-2, axis2=-1)
+
+    forward = functools.partial(veenv.jacve, order="forward")
+    ours = all_of(veenv.jacve, forward, veenv.hessian, veenv.laplacian)
+    theirs = all_of(jax.jacrev, jax.jacfwd, jax.hessian, trace)
+    scope = export.SymbolicScope()
+    shapes = [(3,), *(export.symbolic_shape(s, scope=scope) for s in CASES)]
+    specs = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
+    with jax.numpy_dtype_promotion("standard"):  # sizes are integers
+        made = [export.export(jax.jit(f))(*specs) for f in (ours, theirs)]
+    sizes = [eval(f"({s})", {"n": 2, "m": 3}) for s in CASES]
+    random = np.random.default_rng(0)
+    points = [jnp.asarray(random.normal(size=s), jnp.float32) for s in [(3,), *sizes]]
+    found, wanted = (one.call(*points) for one in made)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-5), found, wanted)
+
+
+def test_a_kernel_of_symbolic_size_is_refused_by_name():
+    for fun in (loss, pair, lambda x: x * x.shape[0]):
+        with pytest.raises(CannotFuseError, match="symbolic size cannot be fused"):
+            exported(veenv.fuse(fun), "n, 3")
+
+
 @pytest.mark.parametrize(
     "make",
     [
-        lambda f: veenv.jacve(f, "forward"),
         lambda f: veenv.jacve(f, "markowitz"),
         lambda f: veenv.jacve(f, (1, 2)),
         lambda f: veenv.jacve(f, count_ops=True),

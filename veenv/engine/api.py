@@ -391,12 +391,14 @@ class _Wanted:
     def _uncounted(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
     ) -> Results:
-        """Of a program with axes of symbolic size, where one of JAX's modes may stand."""
-        if self.compared is None:
+        """Returns one of JAX's modes of a program with axes of symbolic size."""
+        forward = str(self.order).lower() in ("forward", "fwd")
+        if replace(self, order="auto").compared is None or (not forward and self.compared is None):
             refuse_symbolic(program)
         if others:
             raise NotTracedError
-        return Results([by_jax(program, self.argnums, has_aux=self.has_aux)(*args, **kwargs)], [])
+        mode = by_jax(program, self.argnums, has_aux=self.has_aux, forward=forward)
+        return Results([mode(*args, **kwargs)], [])
 
     def _by_order(
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool

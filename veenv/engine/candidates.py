@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from veenv.engine.choose import JaxMode
 from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
-from veenv.graph.program import Program, is_symbolic
+from veenv.graph.program import Program
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
 from veenv.rules.passes import REFUSALS
@@ -168,12 +169,12 @@ def other_modes(
 
 
 def by_jax(
-    program: Program, argnums: int | Iterable[int], *, has_aux: bool
+    program: Program, argnums: int | Iterable[int], *, has_aux: bool, forward: bool | None = None
 ) -> Callable[..., tuple[Any, Any]]:
-    """JAX's own mode of fewer passes, the other one where it lacks that."""
-    forward, reverse = num_passes(program)
-    fewer = not is_symbolic(program) and forward < reverse  # symbols may be neither
-    first, second = ("jacfwd", "jacrev") if fewer else ("jacrev", "jacfwd")
+    """JAX's own mode of fewer passes, by default; the other one where it lacks that."""
+    if forward is None:
+        forward = operator.lt(*num_passes(program))
+    first, second = ("jacfwd", "jacrev") if forward else ("jacrev", "jacfwd")
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with suppress(*REFUSALS):

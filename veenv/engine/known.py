@@ -73,7 +73,7 @@ class Known:
         if variable not in self.makers:
             return held(program.constants[number])
         equation, k = self.makers[variable]
-        if any(_compat.bodies(equation.params)):
+        if any(_compat.bodies(equation.params)) or equation.primitive.name == "dim_as_value":
             return None
         if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):
             return None

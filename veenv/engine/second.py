@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
@@ -17,7 +18,7 @@ from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.surroundings import equal_bodies_once
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import hiding_aux, plain_argnums, trace
+from veenv.graph.program import hiding_aux, is_symbolic, plain_argnums, trace
 from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KernelMode
 from veenv.orders.resolve import OrderLike
@@ -124,6 +125,8 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
 
     def of(*args: Any, **kwargs: Any) -> Any:
         program = trace(fun, args, kwargs, argnums=argnum)
+        if is_symbolic(program):
+            return _by_hessian(program.again, args, kwargs, argnum)
         every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
         if any(_compat.own_rule(e.primitive, e.params) for e in every):
             program = linearise(program).program  # with the values that rules close over
@@ -133,6 +136,23 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
         return jax.tree.unflatten(program.out_tree, found)
 
     return of
+
+
+def _by_hessian(fun: Callable[..., Any], args: Any, kwargs: Any, argnum: int) -> Any:
+    """Returns the Laplacian as the sum of the diagonals of the Hessians by each leaf."""
+    leaves, tree = jax.tree.flatten(args[argnum])
+
+    def moved(k: int, x: Any) -> Any:
+        changed = jax.tree.unflatten(
+            tree, [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
+        )
+        return fun(*args[:argnum], changed, *args[argnum + 1 :], **kwargs)
+
+    def diagonals(k: int) -> Any:
+        second = jax.jacfwd(jax.jacfwd(functools.partial(moved, k)))(jnp.ravel(leaves[k]))
+        return jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), second)
+
+    return jax.tree.map(lambda *several: sum(several), *map(diagonals, range(len(leaves))))
 
 
 def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:

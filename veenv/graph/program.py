@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +21,6 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.export import is_symbolic_dim
 from jax.extend import core, source_info_util
 
 from veenv import _compat
@@ -31,7 +31,7 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
-from veenv.rules.base import filled, parted
+from veenv.rules.base import filled, has_symbols, parted
 from veenv.rules.meanings import meaning_of, spelled_out
 from veenv.rules.table import facts
 
@@ -162,9 +162,10 @@ class _Returned:
 
 
 def is_symbolic(program: Program) -> bool:
-    """Whether axes of a program's inputs have sizes that `jax.export` knows as symbols."""
-    given = program.avals[: program.num_inputs + len(program.constants)]
-    return any(not isinstance(n, int) and is_symbolic_dim(n) for a in given for n in a.shape)
+    """Returns whether a program holds axes whose sizes `jax.export` knows as symbols."""
+    inner = (i for e in program.equations for i in walk.inside(e.params))
+    avals = itertools.chain(program.avals, *map(walk.out_avals, inner))
+    return any(map(has_symbols, avals))
 
 
 def refuse_symbolic(program: Program) -> None:
@@ -172,8 +173,8 @@ def refuse_symbolic(program: Program) -> None:
     if is_symbolic(program):
         raise ValueError(
             "axes of symbolic size have no graph, whose operations are counted: export with the "
-            'default order or "reverse", for which JAX\'s own mode takes the place of an '
-            "elimination, or jax.vmap of the Jacobian of a point over a symbolic batch"
+            'default order, "reverse" or "forward", for which JAX\'s own modes take the place of '
+            "an elimination, or jax.vmap of the Jacobian of a point over a symbolic batch"
         )
 
 

@@ -19,6 +19,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 from jax import Array
+from jax.export import is_symbolic_dim
 
 from veenv import _compat
 from veenv.linear.linear_map import LinearMap, Same
@@ -186,6 +187,12 @@ def is_differentiable(aval: Any) -> bool:
 def is_complex(aval: Any) -> bool:
     """Whether a variable is complex."""
     return jnp.issubdtype(aval.dtype, jnp.complexfloating)
+
+
+def has_symbols(aval: Any) -> bool:
+    """Returns whether an array has axes whose sizes `jax.export` knows as symbols."""
+    shape = getattr(aval, "shape", ())
+    return any(type(n) is not int and is_symbolic_dim(n) for n in shape)
 
 
 def is_key(x: Any) -> bool:

@@ -40,7 +40,7 @@ from veenv.kernel.scalar_program import (
     dtype_name,
 )
 from veenv.rules import walk
-from veenv.rules.base import is_key
+from veenv.rules.base import has_symbols, is_key
 from veenv.rules.meanings import meaning_of
 from veenv.rules.table import TABLE, facts
 
@@ -84,6 +84,11 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
     total = 0
     for eqn in jaxpr.eqns:
         name, path = eqn.primitive.name, [*within, eqn]
+        if name == "dim_as_value" or any(map(has_symbols, walk.in_avals(eqn))):
+            raise CannotFuseError(
+                "axes of symbolic size cannot be fused: for jax.export leave veenv.fuse away, "
+                "and kernel at its default"
+            )
         called = called_by(eqn)
         bodies = [called[0]] if called is not None else []
         loop = walk.loop_of(eqn)
@@ -245,9 +250,11 @@ def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
         return
     written, active = program.written(), walk.dependent(jaxpr, jaxpr.invars)
     for k, result in enumerate(jaxpr.outvars):
-        if k not in written and not walk.is_literal(result) and result in active:
-            if any(map(has_rule, walk.every(_compat.open_jaxpr(walk.part_of(closed, [k]))))):
-                yield k
+        plain = k in written or walk.is_literal(result) or result not in active
+        if not plain and any(
+            map(has_rule, walk.every(_compat.open_jaxpr(walk.part_of(closed, [k]))))
+        ):
+            yield k
 
 
 class _Env(dict[Any, Ids]):
