@@ -40,18 +40,19 @@ _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
 
 
-def _without_key(x: Any) -> Any:
-    """Keys of random numbers as integers, and what is not keys as it is."""
-    if not is_key(x):
+def _as_plain(x: Any) -> Any:
+    """Keys of random numbers as integers, complex numbers as pairs of real ones, along an axis."""
+    if not (is_key(x) or jnp.iscomplexobj(x)):
         return x
-    if isinstance(x, jax.ShapeDtypeStruct):
-        return jax.eval_shape(jax.random.key_data, x)
-    return jax.random.key_data(x)
+    plain = jax.random.key_data if is_key(x) else lambda z: jnp.stack([z.real, z.imag], -1)
+    return jax.eval_shape(plain, x) if isinstance(x, jax.ShapeDtypeStruct) else plain(x)
 
 
-def _with_key(x: Any, like: Any) -> Any:
-    """Integers as the keys that they stand for, where `like` are keys."""
-    return jax.random.wrap_key_data(x, impl=_compat.generator(like.dtype)) if is_key(like) else x
+def _from_plain(x: Any, like: Any) -> Any:
+    """Integers or pairs as the keys or complex numbers that they stand for, where `like` are."""
+    if is_key(like):
+        return jax.random.wrap_key_data(x, impl=_compat.generator(like.dtype))
+    return jax.lax.complex(x[..., 0], x[..., 1]) if jnp.iscomplexobj(like) else x
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Traced:
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
     name: str = ""  # that of JAX's mode which it is
+    # the function itself, of its arguments' leaves; its rules belong to the trace that it is run in
+    direct: Callable[..., list[Any]] | None = None
 
     @property
     def lifted(self) -> tuple[Any, ...]:
@@ -135,10 +138,30 @@ class Traced:
 
         return for_xla
 
+    def differentiable(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
+        """As `xla`, run anew where there are custom rules, which may close over their trace."""
+        jaxpr = _compat.open_jaxpr(self.closed)
+        lifted = any(map(_compat.is_traced, self.lifted))
+        direct = self.direct
+        if direct is None or lifted or not any(map(_ruled, walk.every(jaxpr))):
+            return self.xla(wanted)
+
+        def run(*operands: Any) -> list[Any]:
+            avals = [v.aval for v in jaxpr.invars]
+            outs = direct(*map(_compat.as_weak_as, avals[: len(self.dynamic)], operands))
+            return [outs[k] for k in wanted]
+
+        return run
+
     def result(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays as its leaves."""
-        arrays = list(map(_with_key, leaves, self.avals))
-        return jax.tree.unflatten(self.tree, filled(self.static, arrays))
+        arrays = map(_compat.as_weak_as, self.avals, map(_from_plain, leaves, self.avals))
+        return jax.tree.unflatten(self.tree, filled(self.static, list(arrays)))
+
+
+def _ruled(equation: Any) -> bool:
+    """Whether an equation is a call with a derivative rule of its own."""
+    return _compat.own_rule(equation.primitive, equation.params) is not None
 
 
 def kernels_within(size: int) -> AbstractContextManager[None]:
@@ -187,14 +210,14 @@ def trace_leaves(
     def flat(*args: Any, **kwargs: Any) -> list[Any]:
         full = list(leaves)
         for k, value in zip(dynamic, jax.tree.leaves((args, kwargs)), strict=True):
-            full[k] = _with_key(value, leaves[k])
+            full[k] = _from_plain(value, leaves[k])
         args, kwargs = jax.tree.unflatten(tree, full)
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
         static, arrays = parted(outs)
         found.append((out_tree, tuple(map(jax.typeof, arrays)), static))
-        return list(map(_without_key, arrays))
+        return list(map(_as_plain, arrays))
 
-    operands = [_without_key(leaves[k]) for k in dynamic]
+    operands = [_as_plain(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
     some, named = _plain(tree, map(given.get, range(len(leaves))))
     closed = spelled_out(loosened(jax.make_jaxpr(flat)(*some, **named)))
@@ -202,10 +225,28 @@ def trace_leaves(
         (v, c) for v, c in zip(_compat.open_jaxpr(closed).constvars, closed.consts, strict=True)
         if _compat.is_traced(c) or (np.size(c) > limits.SMALL and is_differentiable(c))
     ]  # fmt: skip
-    operands += [c for _, c in lifted]
+    held = [c for _, c in lifted]
     out_tree, avals, static = found[-1]
     closed = walk.part_of(closed, arguments=[v for v, _ in lifted])
-    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
+    if any(_as_plain(c) is not c for c in held):
+        inner, count = closed, len(operands)
+
+        def plain(*args: Any) -> list[Any]:
+            own = map(_from_plain, args[count:], held)
+            return jax.core.eval_jaxpr(
+                _compat.open_jaxpr(inner), inner.consts, *args[:count], *own
+            )
+
+        closed = jax.make_jaxpr(plain)(*operands, *map(_as_plain, held))
+    operands += map(_as_plain, held)
+
+    def direct(*operands: Any) -> list[Any]:
+        values = dict(zip(dynamic, operands, strict=True))
+        some, named = _plain(tree, map(values.get, range(len(leaves))))
+        return flat(*some, **named)
+
+    traced = Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
+    return replace(traced, direct=direct)
 
 
 def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
@@ -275,7 +316,7 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         weak = getattr(aval, "weak_type", False)
         shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
     made = trace_leaves(fun, shapes, tree, dynamic)
-    operands = [_without_key(leaves[k]) for k in dynamic]
+    operands = [_as_plain(leaves[k]) for k in dynamic]
     made = replace(made, operands=(*operands, *made.lifted))
     try:
         program = made.remembered()
@@ -286,7 +327,8 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 closed = trace_leaves(inner, shapes, tree, dynamic).closed
                 place = _line_of(error.primitive, closed)
         raise error.at(place or _place(fun)) from None
-    return run_kernel(made, program, again=_again)
+    own = [k for k in program.written() if k < len(made.closed.out_avals)]
+    return run_kernel(made, program, made.differentiable(own), again=_again)
 
 
 def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:

@@ -41,6 +41,8 @@ class Batched:
         is no other. With it `xla` is what other machines run, what is exported, and what is divided
         among devices.
       again: makes kernels of its derivatives; None leaves them to XLA.
+      pulled: of a derivative that is linear in its last operands its transpose, from the first ones
+        and cotangents; None where that is made of `xla`.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Batched:
         self.xla = xla
         self.instead = instead
         self.again = again
+        self.pulled: Callable[[Sequence[Any], list[Any]], Sequence[Any]] | None = None
 
     def derived(
         self, fun: Callable[..., Sequence[Any]], inputs: Sequence[Any], outputs: Sequence[Any]
@@ -258,16 +261,24 @@ def _pushed(
     count = len(primals)
     moving = [k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
-    def pushed(*operands: Any) -> Sequence[Any]:
-        def of_active(*values: Any) -> Sequence[Any]:
+    def along(operands: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
+        def of_active(*values: Any) -> list[Any]:
             given = dict(zip(active, values, strict=True))
             outs = kernel.xla(*(given.get(k, x) for k, x in enumerate(operands[:count])))
             return [outs[k] for k in moving]
 
-        return jax.jvp(of_active, tuple(operands[k] for k in active), operands[count:])[1]
+        return of_active, [operands[k] for k in active]
+
+    def pushed(*operands: Any) -> Sequence[Any]:
+        return jax.jvp(*along(operands), [*operands[count:]])[1]
+
+    def pulled(operands: Sequence[Any], cotangents: list[Any]) -> Sequence[Any]:
+        of_active, point = along(operands)
+        return jax.vjp(of_active, *point)[1](cotangents)  # in one trace with the user's own rules
 
     inputs = [*kernel.inputs, *(kernel.inputs[k] for k in active)]
     derivative = kernel.derived(pushed, inputs, [kernel.outputs[k] for k in moving])
+    derivative.pulled = pulled
     moved = call(derivative, *primals, *(tangents[k] for k in active)) if moving else []
     slopes = dict(zip(moving, moved, strict=True))
     avals = _abstract(*map(jax.typeof, primals), kernel=kernel)
@@ -285,6 +296,12 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
 
     def pulled(*operands: Any) -> Sequence[Any]:
         values = dict(zip(known, operands, strict=False))
+        if kernel.pulled is not None:
+            rows = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
+            for k, row in zip(given, operands[len(known) :], strict=True):
+                rows[k] = row
+            found = kernel.pulled([values.get(k) for k in range(len(args))], rows)
+            return [found[k - len(args)] for k in unknown]
 
         def linear(*moved: Any) -> Sequence[Any]:
             given_all = {**values, **dict(zip(unknown, moved, strict=True))}

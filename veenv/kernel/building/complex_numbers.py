@@ -310,7 +310,7 @@ def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
     less, more = r.sub(one, right), r.add(one, right)
     apart, eps = r.modulus(less, up), float(np.finfo(r.dtype).eps)
     far, close = r.is_("gt", apart, r.number(1 / eps)), r.is_("lt", apart, r.number(eps))
-    once = r.div(r.add(right, right), apart)
+    once = r.mul(r.number(2), r.div(right, apart))  # twice the largest number is none
     twice = r.div(r.add(once, once), apart)
     none = r.either(r.infinite(apart), r.is_("eq", right, zero))
     ratio = r.select(none, zero, r.select(close, once, twice))

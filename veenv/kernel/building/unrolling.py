@@ -130,7 +130,7 @@ def refused(dtype: Any) -> CannotFuseError:
     """The error for numbers that a kernel does not take."""
     return CannotFuseError(
         f"values of dtype {dtype} cannot be fused; a kernel takes floats of 16 to 64 bits, "
-        "integers, bools, keys of Threefry, and complex numbers in between"
+        "integers, bools, keys of Threefry, and complex numbers of two such floats"
     )
 
 
