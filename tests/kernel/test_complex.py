@@ -16,6 +16,7 @@ from jax import lax
 
 import veenv
 from tests.oracles.jacobians import quick_jit
+from veenv import limits
 from veenv.kernel.fusing import fuse
 from veenv.kernel.scalar_program import CannotFuseError
 
@@ -40,7 +41,7 @@ FUNCTIONS |= {
 LARGE = {"float32": (90.0, 1e30), "float64": (710.0, 1e200)}
 """Numbers whose exponential, and whose square, is no longer finite."""
 WIDER = {"float32": "float64", "float64": "longdouble"}
-OF_MODERATE = {"cube", "own power"}
+OF_MODERATE = {"cube", "own power", "square"}
 """Functions with products of infinities, or digits that are lost, at large numbers."""
 WRONG_SLOPES = {"cosh", "expm1", "quotient"}
 """Of which XLA's derivatives have lost all digits at small, or at large, numbers."""
@@ -70,10 +71,10 @@ def dtype(request):
 
 
 def special(dtype: str) -> np.ndarray:
-    """Real and imaginary parts of 16 x 16 numbers, by the last axis."""
+    """Real and imaginary parts of 17 x 17 numbers, by the last axis."""
     info, (exponential, square) = np.finfo(dtype), LARGE[dtype]
     some = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, exponential, -exponential, np.inf, -np.inf]
-    some += [0.5, 1 + 3 * info.eps, 4 * info.tiny, -1e-20, square, np.nan]
+    some += [0.5, 1 + 3 * info.eps, 4 * info.tiny, -1e-20, square, 0.9 * float(info.max), np.nan]
     return np.stack([v.ravel() for v in np.meshgrid(*2 * [np.array(some, dtype)])], axis=1)
 
 
@@ -211,9 +212,75 @@ def test_what_no_rule_is_known_for_is_named():
     np.testing.assert_allclose(veenv.jacve(arc)(0.3), jax.jacfwd(arc)(0.3), rtol=1e-5)
 
 
-def test_complex_arguments_and_results_are_refused_by_name():
-    with pytest.raises(CannotFuseError, match="complex64"):
-        veenv.jacve(lambda z: z * z, holomorphic=True, kernel="fused")(1 + 1j)
+LARGE_CONSTANT = np.exp(1j * np.arange(2.0 * limits.SMALL))
+"""More numbers than are part of a program."""
+
+
+def own_step(z: Any, w: Any) -> Any:
+    return z * jnp.cos(w) + 0.1j * w, (z * w).sum()
+
+
+ARGUMENTS: dict[str, Callable[..., Any]] = {
+    "copies and constants": lambda z, w: (w, z[1], 2 * z, jnp.full(2, 1 + 2j, z.dtype)),
+    "large constants": lambda z, w: z * (w[:1] * jnp.asarray(LARGE_CONSTANT, z.dtype)).sum(),
+    "a loop": lambda z, w: lax.scan(own_step, z, jnp.stack([w, z, w])),
+    "holomorphic": lambda z, w: jax.jacfwd(lambda z: jnp.exp(z) * w, holomorphic=True)(z),
+    "a real part": lambda z, w: jax.grad(lambda z: jnp.abs(z * w).sum())(z),
+}
+
+
+def assert_same_as(got: Any, wanted: Any, rtol: float) -> None:
+    for a, b in zip(*map(jax.tree.leaves, (got, wanted)), strict=True):
+        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+        np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+def test_complex_arguments_and_results(dtype):
+    """Of one point in float32, of a batch in float64; a trace around has values that they take."""
+    rows, wide = np.random.default_rng(0).normal(size=(4, 2, 2)), dtype == "float64"
+    z, w = (
+        jnp.asarray(a + 1j * b, f"complex{2 * int(dtype[5:])}") for a, b in (rows[:2], rows[2:])
+    )
+
+    def every(fuse: Callable[..., Any], z: Any, w: Any) -> Any:
+        def point(z: Any, w: Any) -> Any:
+            return {name: fuse(fun)(z, w) for name, fun in ARGUMENTS.items()}
+
+        captured = jax.vmap(lambda w: fuse(lambda z: z * w)(z[0]))(w)
+        slopes = jax.jacfwd(lambda w: fuse(lambda z: jnp.exp(z * w))(z[0]), holomorphic=True)
+        points = jax.vmap(point, (0, None))(z, w[0]) if wide else point(z[0], w[0])
+        return points, captured, slopes(w[0]), lax.scan(fuse(own_step), z[0], w)
+
+    got, wanted = (jax.jit(functools.partial(every, f))(z, w) for f in (fuse, lambda f: f))
+    assert_same_as(got, wanted, 1e-12 if wide else 2e-5)
+
+
+def test_weak_types_of_complex_numbers_stay():
+    def fun(z: Any, x: Any) -> Any:
+        return z, z * x, z + 1
+
+    args = 1 + 2j, jnp.ones(2, np.complex64)
+    assert_same_as(fuse(fun)(*args), jax.jit(fun)(*args), 1e-6)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "auto"])
+def test_jacobians_of_functions_with_complex_arguments(order):
+    def real(x: Any, z: Any) -> Any:
+        x = lax.complex(x, jnp.zeros_like(x))
+        return jnp.abs(z * x + jnp.exp(1j * x)) ** 2
+
+    with jax.enable_x64(True):
+        z = jnp.array([1 + 2j, 0.3 - 0.4j, -1.5j])
+        got = (
+            veenv.jacve(real, order, kernel="fused")(z.real, z),
+            veenv.jacve(lambda z: jnp.sin(z) * z[::-1], order, holomorphic=True, kernel="fused")(z),
+        )
+        wanted = (
+            jax.jacrev(real)(z.real, z),
+            jax.jacfwd(lambda z: jnp.sin(z) * z[::-1], holomorphic=True)(z),
+        )
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
 def test_numbers_of_eight_bits_are_refused_in_branches_too():

@@ -189,6 +189,26 @@ def test_rules_of_the_user_hold(fun: Any):
     assert_same(*(quick_jit(f)(x) for f in both))
 
 
+def test_rules_may_close_over_values_of_their_trace():
+    """As those of jaxopt's solvers do, which are made where they are called."""
+
+    def fun(x: jax.Array) -> jax.Array:
+        bound = jnp.asarray(3.0, x.dtype)  # a value of the trace, in jit
+
+        @jax.custom_vjp
+        def solve(x: jax.Array) -> jax.Array:
+            return jnp.sin(x) * bound
+
+        solve.defvjp(lambda x: (solve(x), x), lambda x, ct: (jnp.cos(x) * bound * ct,))
+        return solve(x) * x[::-1]
+
+    kernel, x = veenv.fuse(fun), jnp.linspace(-2, 2, 3)
+    wanted = jax.jacrev(fun)(x), jax.jacrev(jax.jacrev(fun))(x)
+    assert_same((jax.jacrev(kernel)(x), jax.jacrev(jax.jacrev(kernel))(x)), wanted)
+    assert_same(jax.jit(jax.vmap(jax.jacrev(kernel)))(x[None])[0], wanted[0])
+    assert_same(veenv.fuse(jax.jacrev(fun))(x), wanted[0])
+
+
 def test_in_loops_in_each_other_and_of_captured_values():
     table = jnp.linspace(0, 1, 2000)
     inner = veenv.fuse(lambda x: jnp.cos(x) + table[3] * x)

@@ -233,9 +233,7 @@ def trace_leaves(
 
         def plain(*args: Any) -> list[Any]:
             own = map(_from_plain, args[count:], held)
-            return jax.core.eval_jaxpr(
-                _compat.open_jaxpr(inner), inner.consts, *args[:count], *own
-            )
+            return jax.core.eval_jaxpr(_compat.open_jaxpr(inner), inner.consts, *args[:count], *own)
 
         closed = jax.make_jaxpr(plain)(*operands, *map(_as_plain, held))
     operands += map(_as_plain, held)

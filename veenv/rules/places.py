@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from veenv import limits
+from veenv.rules import walk
 from veenv.rules.indexmap import numbered, takes, targets
 from veenv.rules.table import facts
 
@@ -37,9 +38,9 @@ def operator_places(
             return _windows(equation.params, *map(numbered, shapes))
         back = _windows(equation.params, *map(numbered, shapes[::-1]))  # to what they were made of
         return None if back is None else (back[1], back[0])
-    if form == "convolution":
+    if form == "convolution" and prod(equation.in_avals[1].shape) <= limits.TAPS:
         found = products(equation)
-        return None if found is None else (found[0], found[1 + operand])
+        return found[0], found[1 + operand]
     if form == "matrix" and result == 0 and name in _TRIANGLES:
         return _TRIANGLES[name](equation, operand)
     if form == "put" and not takes(name):
@@ -162,18 +163,13 @@ _TRIANGLES: dict[str, Callable[[Any, int], Places | None]] = {
 }
 
 
-def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """For each product of a convolution's sum the flat indices of result, operand and kernel.
-
-    None where the kernel has many taps.
-    """
+def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each product of a convolution's sum the flat indices of result, operand and kernel."""
     params = equation.params
     numbers = params["dimension_numbers"]
-    shapes = (*(a.shape for a in equation.in_avals), equation.out_avals[0].shape)
+    shapes = [a.shape for a in (*walk.in_avals(equation), *walk.out_avals(equation))]
     specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups, batches = params["feature_group_count"], params["batch_group_count"]
-    if prod(shapes[1]) > limits.TAPS:
-        return None
     inside, weights, results = (
         np.arange(prod(shape)).reshape(shape).transpose(spec)
         for shape, spec in zip(shapes, specs, strict=True)

@@ -442,10 +442,9 @@ def _passes(e: Edge) -> int:
 
 def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> Indexed | None:
     """The partial of a convolution by what it is of; None where the kernel is large or unknown."""
-    found = None if kernel is None else products(equation)
-    if found is None or kernel is None:
+    if kernel is None or kernel.size > limits.TAPS:
         return None
-    rows, cols, at = found
+    rows, cols, at = products(equation)
     weights = kernel.reshape(-1)[at]
     there = np.flatnonzero(weights)
     if not len(there):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv import limits
+from veenv import _compat, limits
 from veenv.kernel.building import random_numbers
 from veenv.kernel.scalar_program import CannotFuseError
 from veenv.linear.linear_map import Same
@@ -271,13 +271,101 @@ def _bessel_i1e(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [(jnp.sign(x) * found).astype(x.dtype)]
 
 
+def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
+    """What each place in a window reads of an array, which is padded: all in the result's shape."""
+    ones, pads = (1,) * x.ndim, params["padding"]
+    spread, apart = (np.array(params.get(f"{k}_dilation", ones)) for k in ("base", "window"))
+    sizes, strides = (np.array(params[f"window_{k}"]) for k in ("dimensions", "strides"))
+    config = [
+        (int(low), int(high), int(n) - 1) for (low, high), n in zip(pads, spread, strict=True)
+    ]
+    x = lax.pad(x, jnp.asarray(fill, x.dtype), config)
+    reach = np.maximum((x.shape - (sizes - 1) * apart - 1) // strides * strides + 1, 0)
+    starts = [np.array(tap) * apart * (reach > 0) for tap in np.ndindex(*sizes)]
+    return [lax.slice(x, start, start + reach, strides) for start in starts]
+
+
+def _bound(dtype: Any, largest: bool) -> Any:
+    """The least or the largest number of a dtype."""
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.inf if largest else -jnp.inf
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return largest
+    return jnp.iinfo(dtype).max if largest else jnp.iinfo(dtype).min
+
+
+def _window_extreme(params: Mapping[str, Any], x: Array, largest: bool) -> Sequence[Array]:
+    combine = lax.max if largest else lax.min
+    return [functools.reduce(combine, _taps(params, x, _bound(x.dtype, not largest)))]
+
+
+def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[Array]:
+    """With any function, from the first place in a window to the last."""
+    half, body = len(operands) // 2, _compat.open_jaxpr(params["jaxpr"])
+    combine = lambda *x: jax.core.eval_jaxpr(body, params["consts"], *x)  # noqa: E731
+    for _ in operands[0].shape:
+        combine = jax.vmap(combine)
+    rows = [_taps(params, x, fill) for x, fill in zip(operands, operands[half:], strict=False)]
+    found = [jnp.full_like(row[0], fill) for row, fill in zip(rows, operands[half:], strict=True)]
+    for taps in zip(*rows, strict=True):
+        found = combine(*found, *taps)
+    return found
+
+
+def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callable[..., Array]]:
+    """Places by which one of a window is chosen, what is chosen over, and whether it stays."""
+    stays = params["select_prim"].bind
+    least = _bound(x.dtype, params["select_prim"].name == "le")
+    return _taps(params, x, least), least, stays
+
+
+def _gathered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[Array]:
+    """Of each window the value at its extreme, the first of equal ones."""
+    taps, least, stays = _keys(params, x)
+    best, found = jnp.full_like(taps[0], least), jnp.zeros_like(taps[0], values.dtype)
+    for key, value in zip(taps, _taps(params, values, 0), strict=True):
+        old = stays(best, key)
+        best, found = jnp.where(old, best, key), jnp.where(old, found, value)
+    return [found]
+
+
+def _scattered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[Array]:
+    """The values of windows, added where the window has its extreme."""
+    taps, _, stays = _keys(params, x)
+    best, old = taps[0], []
+    for key in taps[1:]:
+        old.append(stays(best, key))
+        best = jnp.where(old[-1], best, key)
+    parts = []
+    for kept in reversed(old):
+        parts.append(jnp.where(kept, 0, values))
+        values = jnp.where(kept, values, 0)
+    places = jax.linear_transpose(lambda y: _taps(params, y, 0), x)
+    return places([values, *reversed(parts)])
+
+
+def _refused(reason: str) -> Callable[..., Any]:
+    """A primitive without a body."""
+
+    def refuse(params: Mapping[str, Any], *operands: Array) -> Any:
+        raise CannotFuseError(reason, reason.split("'")[1])
+
+    return refuse
+
+
 _BODIES: Mapping[str, Callable[..., Any]] = {
     "SearchSorted": _search_sorted, "bessel_i1e": _bessel_i1e, "cumlogsumexp": _cumlogsumexp,
+    "eig": _refused("primitive 'eig' cannot be fused: take jnp.linalg.eigh where the matrix is "
+                    "symmetric, or compute eigenvalues outside of the kernel"),
     "fft": _fft,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
     "polygamma": _polygamma, "population_count": _population_count, "svd": _svd, "top_k": _top_k,
-    "zeta": _zeta,
+    "reduce_window": _window_reduction,
+    "reduce_window_max": functools.partial(_window_extreme, largest=True),
+    "reduce_window_min": functools.partial(_window_extreme, largest=False),
+    "reduce_window_sum": lambda p, x: [functools.reduce(lax.add, _taps(p, x, 0))],
+    "select_and_gather_add": _gathered, "select_and_scatter_add": _scattered, "zeta": _zeta,
     **random_numbers.BODIES,
 }  # fmt: skip
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from veenv import limits
-from veenv.kernel.building.builder import Builder, Ids, Rule
+from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
 from veenv.kernel.scalar_program import FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
+from veenv.rules.places import products
 
 COMBINE: Mapping[str, tuple[str, str]] = {
     "sum": ("add", "or"),
@@ -79,16 +80,20 @@ def _converted(b: Builder, ids: Ids, dtype: str) -> Ids:
     return np.array([b.op("convert", dtype, int(i)) for i in ids.flat], np.int64).reshape(ids.shape)
 
 
+def _refuse_large(name: str, count: int) -> None:
+    """Refuses a sum of so many products."""
+    if count > limits.MAX_OPERATIONS:
+        raise CannotFuseError(
+            f"primitive {name!r} of {count:,} products is too large to be fused (at most "
+            f"{limits.MAX_OPERATIONS:,})",
+            name,
+        )
+
+
 def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     axes, aval = Product.of(eqn), eqn.outvars[0].aval
     dtype = dtype_name(aval.dtype)
-    products = math.prod(aval.shape) * axes.terms(eqn)
-    if products > limits.MAX_OPERATIONS:
-        raise CannotFuseError(
-            f"primitive 'dot_general' of {products:,} products is too "
-            f"large to be fused (at most {limits.MAX_OPERATIONS:,})",
-            "dot_general",
-        )
+    _refuse_large("dot_general", math.prod(aval.shape) * axes.terms(eqn))
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
     result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     of_left, of_right = left.tolist(), right.tolist()
@@ -96,6 +101,24 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         total = b.dot(dtype, of_left[k][i], of_right[k][j])
         result[k, i, j] = b.number(0, dtype) if total is None else total
     return [result.reshape(aval.shape)]
+
+
+def _convolution(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Sums of the products that are there: none of what is padded."""
+    aval, sums = eqn.outvars[0].aval, dict[int, int]()
+    dtype = dtype_name(aval.dtype)
+    features = aval.shape[eqn.params["dimension_numbers"].out_spec[1]]
+    most = math.prod(aval.shape) // max(features, 1) * ins[1].size  # with those of what is padded
+    rows, *places = products(eqn) if most <= limits.LISTED else ([], [], [])
+    _refuse_large(eqn.primitive.name, len(rows) or most)
+    operands = zip(ins, places, strict=True)
+    left, right = (_converted(b, ids, dtype).ravel()[at] for ids, at in operands)
+    terms = arithmetic(b, "mul", dtype, left, right).tolist()
+    for row, term in zip(rows.tolist(), terms, strict=True):
+        sums[row] = b.op("add", dtype, sums[row], term) if row in sums else term
+    zero = b.number(0, dtype)
+    ids = [sums.get(k, zero) for k in range(math.prod(aval.shape))]
+    return [np.array(ids, np.int64).reshape(aval.shape)]
 
 
 def _extreme_index(compare: str) -> Rule:
@@ -182,6 +205,7 @@ RULES: Mapping[str, Rule] = {
     **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min")},
     "argmax": _extreme_index("gt"),
     "argmin": _extreme_index("lt"),
+    "conv_general_dilated": _convolution,
     "dot_general": _dot,
     "sort": _sort,
 }
