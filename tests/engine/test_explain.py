@@ -165,7 +165,7 @@ def test_auxiliary_outputs_are_not_differentiated():
 def test_holomorphic_functions():
     found = veenv.explain(lambda z: jnp.exp(z) * z[::-1], X + 1j, holomorphic=True)
     assert sum(row.taken for row in found.rows) == 1
-    assert "complex64 cannot be fused" in str(found)
+    assert any(row.label.endswith("kernel") for row in found.rows)
 
 
 DECOMPOSED = {

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import veenv
 from tests.clients.ecosystem.check import check, library, parameters
 from tests.engine.corpus.case import case, definite, distinct, normal, uniform
 
@@ -69,11 +70,12 @@ def _quadratic(Q, c):
     return solution.primal
 
 
-def _levenberg_marquardt(x):
+def _levenberg_marquardt(x, **options):
     def residual(y, x):
         return jnp.stack([y[0] ** 2 + y[1] - x[0], y[1] ** 3 - x[1] * y[0], y[0] - 0.3 * x[2]])
 
-    return jaxopt.LevenbergMarquardt(residual, **LIMITS).run(jnp.array([1.0, 0.5]), x).params
+    solver = jaxopt.LevenbergMarquardt(residual, **LIMITS, **options)
+    return solver.run(jnp.array([1.0, 0.5]), x).params
 
 
 def _projections(x):
@@ -124,3 +126,11 @@ CASES = [
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_jacobian(case):
     check(case)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "inv"])
+@pytest.mark.filterwarnings("ignore:The linear solver")
+def test_derivatives_of_a_kernel(solver):
+    fun = lambda x: _levenberg_marquardt(x, solver=solver)  # noqa: E731
+    wanted = jax.jacrev(fun)(uniform(3))
+    np.testing.assert_allclose(jax.jacrev(veenv.fuse(fun))(uniform(3)), wanted, rtol=1e-9)
