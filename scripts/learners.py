@@ -178,7 +178,7 @@ def anytime(course: Sequence[Point]) -> list[tuple[float, int]]:
 def start_of(learner: str, vertices: int) -> str:
     """What a learner or a search knows of a function of so many vertices when it starts.
 
-    >>> start_of("ppo", 500), start_of("ppo-from-nothing", 500), start_of("regions", 500)
+    >>> start_of("ppo", 500), start_of("ppo-from-nothing", 500), start_of("anneal", 500)
     ('the shipped policy', 'nothing', 'classical orders')
     """
     window = learner == "ppo" and window_on(vertices, PPOConfig())

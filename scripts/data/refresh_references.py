@@ -49,7 +49,7 @@ ENOUGH = 400
 """Most vertices of a function that a proof is tried for: none of a larger one ever came."""
 BOUNDED = 1400
 """Most vertices of a function that gets a lower bound."""
-OTHERS = ("regions", "anneal")
+OTHERS = ("anneal",)
 """By turns the methods of the searches that begin with the best order known."""
 
 Offered: TypeAlias = dict[str, list[tuple[str, Sequence[int]]]]

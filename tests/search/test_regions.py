@@ -82,19 +82,19 @@ def test_a_part_of_a_graph_costs_what_it_costs_in_the_whole(task_graph):
 
 def test_annealing_by_regions_finds_better_orders_and_the_same_ones_again(task_graph):
     for graph in (scalars(3, 200), task_graph("MLP")):
-        found = search(graph, "regions", budget=20_000, seed=1)
+        found = search(graph, "anneal", budget=20_000, seed=1)
         problem = prepare(graph)
         assert found.cost == graph.cost(found.order) <= problem.total(greedy(problem))
-        assert found.order == search(graph, "regions", budget=20_000, seed=1).order
-    first = search(scalars(3, 200), "regions", budget=50_000)
-    again = search(scalars(3, 200), "regions", budget=5000, start=first.order)
+        assert found.order == search(graph, "anneal", budget=20_000, seed=1).order
+    first = search(scalars(3, 200), "anneal", budget=50_000)
+    again = search(scalars(3, 200), "anneal", budget=5000, start=first.order)
     assert again.cost <= first.cost
 
 
 def test_annealing_by_regions_keeps_to_the_orders_that_a_graph_allows():
     for seed in range(5):
         graph = waiting_graph(seed, ())
-        found = search(graph, "regions", budget=2000)
+        found = search(graph, "anneal", budget=2000)
         assert is_legal(graph, found.order)
         assert found.cost == graph.cost(found.order)
 
@@ -103,7 +103,7 @@ def test_tiny_graphs_can_be_searched_by_regions():
     for size in (1, 2, 3):
         graph = scalars(size, size)
         least = min(graph.cost(order) for order in permutations(graph.eliminable))
-        assert search(graph, "regions", budget=500).cost == least
+        assert search(graph, "anneal", budget=500).cost == least
 
 
 def test_a_game_by_a_score_costs_what_the_graph_counts(task_graph):

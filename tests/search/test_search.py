@@ -24,7 +24,6 @@ from veenv.search.problem import prepare
         ("RoeFlux_1d", "anneal", 400_000, 295),
         ("RobotArm_6DOF", "exact", 400_000, 221),
         ("HumanHeartDipole", "anneal", 100_000, 148),
-        pytest.param("PropaneCombustion", "beam", 50_000, 88, marks=pytest.mark.slow),
         pytest.param("Encoder", "auto", 200_000, 4226, marks=pytest.mark.slow),
     ],
 )
@@ -37,15 +36,14 @@ def test_best_known_counts_are_reached(task_graph, name, method, evaluations, wa
     assert result.optimal == (name not in ("RoeFlux_1d", "Encoder"))
 
 
-@pytest.mark.parametrize("method", ["anneal", "beam"])
-def test_searches_find_the_optimum_of_small_graphs(method):
+def test_annealing_finds_the_optimum_of_small_graphs():
     missed = 0
     for seed in range(20):
         graph = random_graph(np.random.default_rng(seed), 14, kept=0.1).graph()
         problem = prepare(graph)
         tracker = Tracker(problem, np.arange(problem.n), Budget())
         assert solve_astar(problem, tracker)
-        missed += search(graph, method, budget=5000).cost != tracker.cost
+        missed += search(graph, "anneal", budget=5000).cost != tracker.cost
     assert missed <= 1
 
 
@@ -61,7 +59,7 @@ def test_every_method_on_every_kind_of_graph(task_graph, method, cost):
         assert result.lower_bound <= result.cost
 
 
-@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+@pytest.mark.parametrize("method", ["anneal", "exact", "auto"])
 def test_no_search_is_worse_than_its_start(task_graph, method):
     graph = task_graph("KerrMetric_Jacobian")
     result = search(graph, method, budget=1)
@@ -72,9 +70,9 @@ def test_no_search_is_worse_than_its_start(task_graph, method):
 @pytest.mark.parametrize(
     ("name", "method"),
     spared(
-        itertools.product(["VanDerPol_RK4", "MLP"], ["anneal", "beam", "exact", "auto", "beam-4"]),
+        itertools.product(["VanDerPol_RK4", "MLP"], ["anneal", "exact", "auto"]),
         ("VanDerPol_RK4", "anneal"),
-        *itertools.product(["MLP"], ["beam", "exact", "auto", "beam-4"]),
+        *itertools.product(["MLP"], ["exact", "auto"]),
     ),
 )
 def test_equal_seeds_give_equal_orders(task_graph, method, name):
@@ -92,20 +90,20 @@ def test_a_longer_budget_extends_a_shorter_one(task_graph):
     assert seen == [t[1:] for t in short.trace]
 
 
-@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+@pytest.mark.parametrize("method", ["anneal", "exact", "auto"])
 def test_budget_of_evaluations_is_kept(task_graph, method):
     result = search(task_graph("RoeFlux_1d"), method, budget=1000)
     assert result.evaluations == 1000
 
 
-@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+@pytest.mark.parametrize("method", ["anneal", "exact", "auto"])
 def test_budget_of_time_is_kept(task_graph, method):
     graph = task_graph("RoeFlux_1d")
     search(graph, method, budget=10)
     assert 0.2 <= search(graph, method, budget="200ms").seconds < 1.0
 
 
-@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+@pytest.mark.parametrize("method", ["anneal", "exact", "auto"])
 def test_an_interrupt_gives_the_best_so_far(task_graph, method):
     graph = task_graph("RoeFlux_1d")
     seen = []
@@ -163,9 +161,8 @@ def test_greedy_orders_follow_their_rules(seed, cost):
     ("arguments", "message"),
     [
         ({"method": "magic"}, "method must be one of auto, anneal"),
-        ({"method": "beam-0"}, "method must be one of"),
+        ({"method": "anneal-8"}, "method must be one of"),
         ({"method": "lookahead"}, "method must be one of"),
-        ({"method": "beam-100000000"}, "beam width must be in 1 .. "),
         ({"cost": "flops"}, "cost must be one of"),
         ({"budget": "soon"}, "budget must be a time such as '10s'"),
         ({"budget": "0s"}, "budget must be"),

@@ -1,4 +1,4 @@
-"""Searches for elimination orders that do not learn: greedy, annealing, beam and exact."""
+"""Searches for elimination orders that do not learn: greedy, annealing and exact."""
 
 import os
 

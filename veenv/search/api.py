@@ -15,22 +15,20 @@ from veenv.search.budget import Budget, Progress, Tracker, check_seed
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
-from veenv.search.heuristic.annealing import anneal
-from veenv.search.heuristic.beam_search import beam
 from veenv.search.heuristic.greedy_rules import RULES, greedy
-from veenv.search.heuristic.regions import anneal_regions
+from veenv.search.heuristic.regions import anneal
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
 from veenv.search.result import SearchResult
 
-METHODS = ("auto", "anneal", "regions", "beam", "exact", "forward", "reverse", *RULES)
-"""Names of the methods; ``"beam-256"`` fixes the width."""
+METHODS = ("auto", "anneal", "exact", "forward", "reverse", *RULES)
+"""Names of the methods."""
 
 _TINY, _SMALL, _FEW = 10, 16, 24
 LARGE = 64
-"""Most vertices of a graph that "auto" does not anneal by regions: one region holds them all."""
-_BOUNDED = 400  # most vertices of a graph whose flows are counted while it is annealed by regions
+"""Most vertices of a graph that "auto" does not ask the policy about."""
+_BOUNDED = 400  # most vertices of a graph whose flows are counted where it is annealed
 _SECONDS_PER_BOUND = 1e-5  # of the flows of a graph, for each pair of its vertices
 _ADVICE, _SHARE_OF_ADVICE, _SHARE_OF_BOUNDS = 32, 0.1, 0.1
 
@@ -55,19 +53,18 @@ def search(
     Args:
       graph: the graph, or the name of a task.
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
-        reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
-        between annealing and beam search on larger ones; above 64 vertices it anneals by regions
-        from the classical orders and the policy's.  ``"policy"`` plays the pretrained policy of
-        the package ``agents``, greedily and then by sampling until the budget is spent
-        (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
+        reports a lower bound; ``"auto"`` proves graphs of up to 16 vertices optimal and anneals
+        larger ones, above 64 vertices from the policy's orders too.  ``"policy"`` plays the
+        pretrained policy of the package ``agents``, greedily and then by sampling until the budget
+        is spent (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
       cost: the cost model.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
         the greedy methods do not look at.  What is compiled (once on a machine whose cache
         directory can be written) is compiled in the background while plain hill climbing stands
         in; what is not ready in time gives way to its order.
       seed: seed of everything random, not negative.
-      start: vertex ids of an order to improve upon, with which annealing, beam or exact search
-        begins instead of the greedy ones.
+      start: vertex ids of an order to improve upon, with which annealing or exact search begins
+        instead of the greedy ones.
       callback: called with a `Progress` on every improvement and about ten times a second, in the
         thread of the caller.
 
@@ -101,7 +98,7 @@ def search(
         proposing = proposer
         race.run(lambda: _consider(race, proposing, seed, size), callback)
     elif name in _METHODS:
-        race.run(lambda: _improve(race, name, seed, size), callback)
+        race.run(lambda: _improve(race, name, seed), callback)
     else:
         race.run(lambda: _construct(race, name), callback)
     return SearchResult.of(race, method, seed)
@@ -115,32 +112,26 @@ def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> No
     consider(race.problem, tracker, others)
 
 
-def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
+def _improve(race: Race, name: str, seed: int) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
-    kind = name if name != "auto" else _method_for(problem.n)
+    kind = name if name != "auto" else "exact" if problem.n <= _SMALL else "anneal"
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
     tracker = race.start(starts[0])
     bounds = np.zeros(problem.n, np.int64)
-    if kind == "exact" or _affordable_bounds(kind, tracker, problem.n):
+    if kind == "exact" or _affordable_bounds(tracker, problem.n):
         bounds = vertex_bounds(problem)
         tracker.raise_bound(int(bounds.sum()))
-    if kind == "regions" and name == "auto" and race.given is None:
+    if name == "auto" and problem.n > LARGE and race.given is None:
         starts = _advised(race, tracker, starts, seed)
     if not tracker.done():
-        _METHODS[name](_Attempt(problem, tracker, starts, bounds, seed, size))
+        _METHODS[kind](_Attempt(problem, tracker, starts, bounds, seed))
 
 
-def _affordable_bounds(kind: str, tracker: Tracker, n: int) -> bool:
+def _affordable_bounds(tracker: Tracker, n: int) -> bool:
     """Returns whether the flows behind lower bounds take little of the time that is left."""
-    if kind == "regions" and n > _BOUNDED:
-        return False
-    return n * n * _SECONDS_PER_BOUND <= _SHARE_OF_BOUNDS * tracker.seconds_left()
-
-
-def _method_for(n: int) -> str:
-    """The method that "auto" is for so many vertices."""
-    return "exact" if n <= _SMALL else "beam" if n <= LARGE else "regions"
+    share = n * n * _SECONDS_PER_BOUND / _SHARE_OF_BOUNDS
+    return n <= _BOUNDED and share <= tracker.seconds_left()
 
 
 def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
@@ -169,19 +160,17 @@ def _construct(race: Race, name: str) -> None:
 
 
 def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
-    """Name and size of a method such as ``"beam-256"``, and who proposes if it is a plugin."""
+    """Returns name and size of a method such as ``"policy-32"``, and who proposes in a plugin."""
     if method in METHODS:
         return method, None, None
     name, hyphen, number = str(method).partition("-")
     size = int(number) if number.isdecimal() else 0
-    if name == "beam" and size > 0:
-        return name, size, None
     proposer = find_method(name) if name not in METHODS and (size > 0 or not hyphen) else None
     if proposer is not None:
         return name, size or None, proposer
     raise ValueError(
-        f"method must be one of {', '.join(dict.fromkeys((*METHODS, *plugin_names())))}, or "
-        f"beam-WIDTH, got {method!r}"
+        f"method must be one of {', '.join(dict.fromkeys((*METHODS, *plugin_names())))}, "
+        f"got {method!r}"
     )
 
 
@@ -207,7 +196,6 @@ class _Attempt:
     starts: list[np.ndarray]  # local orders to begin with, from best to worst
     bounds: np.ndarray  # int64 [n], what each vertex costs at least
     seed: int  # seed of everything random
-    size: int | None  # the number in the method's name, if any
 
     def anneal(self) -> None:
         """Anneals from the starts."""
@@ -216,10 +204,6 @@ class _Attempt:
     def anneal_on(self) -> None:
         """Anneals from the best order so far."""
         anneal(self.problem, self.tracker, [self.tracker.order], self.seed + 1)
-
-    def beam(self) -> None:
-        """Beam search."""
-        beam(self.problem, self.tracker, self.seed, self.size)
 
     def exact(self) -> None:
         """Finds a good order first, which prunes the proof by A*; anneals on with what is left."""
@@ -233,26 +217,6 @@ class _Attempt:
         if not solve_astar(problem, tracker, make_patterns(problem, tracker, self.bounds)):
             self.anneal_on()
 
-    def regions(self) -> None:
-        """Anneals by regions from the starts."""
-        anneal_regions(self.problem, self.tracker, self.starts, self.seed)
 
-    def auto(self) -> None:
-        """Exact for small graphs; annealing, beam and annealing again; regions for large ones."""
-        if self.problem.n <= _SMALL or self.problem.n > LARGE:
-            _METHODS[_method_for(self.problem.n)](self)
-            return
-        with self.tracker.limited_to(0.5):
-            self.anneal()
-        with self.tracker.limited_to(0.5):
-            self.beam()
-        self.anneal_on()
-
-
-_METHODS = {
-    "anneal": _Attempt.anneal,
-    "regions": _Attempt.regions,
-    "beam": _Attempt.beam,
-    "exact": _Attempt.exact,
-    "auto": _Attempt.auto,
-}
+_METHODS = {"auto": _Attempt.exact, "anneal": _Attempt.anneal, "exact": _Attempt.exact}
+"""What improves orders; "auto" is one of the others, by size."""

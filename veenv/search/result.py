@@ -23,7 +23,7 @@ class SearchResult:
       lower_bound: proven by this search: no order costs less. A task may have a higher one:
         `veenv.best_order(name).lower_bounds`.
       optimal: the cost equals this lower bound.
-      evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
+      evaluations: orders evaluated (annealing), or states expanded (exact search).
       seconds: wall-clock time, that of compiling kernels included.
       trace: (seconds, evaluations, cost) of every improvement, the first order's included.
       method: the method asked for.

@@ -38,7 +38,7 @@ class SearchArgs:
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
     method: str = "auto"
-    """One of auto, anneal, regions, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost; or
+    """One of auto, anneal, exact, forward, reverse, markowitz, cost; or
     policy, policy-SAMPLES: the pretrained policy, which has not seen the task."""
 
     budget: str = "10s"

@@ -1,1 +1,1 @@
-"""Searches for a good order: greedy, annealing, beam, windows."""
+"""Searches for a good order: greedy, annealing, a learned score."""

@@ -1,4 +1,4 @@
-"""Simulated annealing on elimination orders.
+"""Moves of simulated annealing on elimination orders, and their evaluation.
 
 A move changes one window of the order: one vertex goes elsewhere, a block of consecutive vertices
 goes elsewhere, or two vertices change places.  A move that puts a vertex before one it must wait
@@ -7,10 +7,7 @@ legal order to any other.  Distances are log-uniform: most moves are short and c
 some cross the order.  Half of the single-vertex moves aim next to a neighbour of the vertex in the
 original graph, since only the order among vertices that become neighbours matters.
 
-The schedule is a sequence of chains fixed by the seed; the budget only decides where it stops, so
-a longer budget extends a shorter one.  Chain c anneals for ``base · 2**(c // 4)`` moves; in
-each round of four chains the first starts hot from a good greedy order and the others re-heat
-the best order to different, lower temperatures.
+`veenv.search.heuristic.regions` has the schedule.
 
 Reference: Kirkpatrick, Gelatt & Vecchi, "Optimization by simulated annealing" (1983); for
 elimination orders, Naumann & Gottschling (2003).
@@ -18,18 +15,15 @@ elimination orders, Naumann & Gottschling (2003).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.budget import Tracker
 from veenv.search.kernels.compilation import (
     ONE,
     ZERO,
     compiled,
-    make_rng,
     next_random,
     random_below,
     random_unit,
@@ -183,11 +177,6 @@ def discard(tape, lo, hi):
         tape.trial[i] = tape.order[i]
 
 
-_CHUNK = 4096
-_BASE_MOVES = 50_000
-_REHEAT = (1.0, 0.3, 0.5, 0.2)
-
-
 @compiled
 def _distance(rng, n):
     """A signed, log-uniform distance in 1 .. n - 1."""
@@ -316,68 +305,9 @@ def uphill_changes(core, tape, where, starts, neighbours, rng, changes):
     return found
 
 
-def _neighbours(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and list of the eliminable neighbours of each vertex."""
-    lists: list[set[int]] = [set() for _ in range(problem.n)]
-    for u, v in problem.edges:
-        if u < problem.n and v < problem.n:
-            lists[u].add(v)
-            lists[v].add(u)
-    starts = np.cumsum([0, *map(len, lists)]).astype(np.int64)
-    return starts, np.array([u for near in lists for u in sorted(near)], np.int64)
-
-
-def _temperatures(
-    problem: Problem, tape: Tape, where: np.ndarray, near: tuple[np.ndarray, np.ndarray], seed: int
-) -> tuple[float, float]:
-    """Start and end temperature, from how much random moves make a good order worse."""
-    changes = np.zeros(400, np.int64)
-    found = uphill_changes(problem.core, tape, where, near[0], near[1], make_rng(seed), changes)
-    return temperature_range(changes[:found])
-
-
 def temperature_range(changes: np.ndarray) -> tuple[float, float]:
     """Start and end temperature for moves that make a good order worse by so much, int64 [k]."""
     if not len(changes):
         return 1.0, 0.1
     worse = np.sort(changes)
     return max(0.5 * float(np.median(worse)), 0.5), max(0.12 * float(worse[len(worse) // 20]), 0.12)
-
-
-def anneal(problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int) -> None:
-    """Anneals in rounds of chains until the tracker's budget is spent.
-
-    `starts` are local orders, int64 [n], best first.
-    """
-    n = problem.n
-    if n < 2:
-        return
-    tape, near = make_tape(problem), _neighbours(problem)
-    where = np.zeros(n, np.int64)
-    best_order = tracker.order.copy()
-    load(problem.core, tape, best_order)
-    where[best_order] = np.arange(n)
-    hot, cold = _temperatures(problem, tape, where, near, seed)
-    chain = 0
-    while not tracker.done():
-        rng = make_rng(seed, chain + 1)
-        round_number, place = divmod(chain, len(_REHEAT))
-        fresh = place == 0
-        start = starts[round_number % len(starts)] if fresh else tracker.order
-        total = int(load(problem.core, tape, start))
-        where[start] = np.arange(n)
-        moves = _BASE_MOVES << min(round_number, 16)
-        first = max(hot * _REHEAT[place], 1.5 * cold)
-        done = 0
-        while done < moves and not tracker.done():
-            count = min(_CHUNK, moves - done, tracker.evaluations_left())
-            above, below = (first * (cold / first) ** (k / moves) for k in (done, done + count))
-            total, best = run_moves(
-                problem.core, tape, where, near[0], near[1], rng, count, above, below, total,
-                tracker.cost, best_order,
-            )  # fmt: skip
-            done += count
-            tracker.add(count)
-            if best < tracker.cost:
-                tracker.improve(best_order.copy(), int(best))
-        chain += 1

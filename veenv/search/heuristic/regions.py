@@ -1,4 +1,4 @@
-"""Annealing of large graphs by regions: small parts of an order, each a small graph of its own.
+"""Anneals orders by regions: small parts of an order, each a small graph of its own.
 
 What a window of an order costs depends on what was eliminated before it, not on how that was
 ordered, and only on the window's vertices and their neighbours at that time.  So the window is an
@@ -313,10 +313,11 @@ def _loaded(part: Problem) -> tuple[Tape, np.ndarray, np.ndarray, np.ndarray]:
     return tape, order, starts, neighbours
 
 
-def anneal_regions(
-    problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int
-) -> None:
-    """Anneals by regions until the tracker's budget is spent."""
+def anneal(problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int) -> None:
+    """Anneals by regions until the tracker's budget is spent.
+
+    `starts` are local orders, int64 [n], best first.
+    """
     if problem.n < 2:
         return
     sweeper = Sweeper(problem, tracker, seed)
