@@ -22,11 +22,6 @@ Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int] |
 One that takes long over an order may give None in between: a search whose time is up ends there.
 """
 
-_HINTS = {
-    "policy": "it plays the pretrained policy of the package agents, which comes with veenv but "
-    "is not installed here; `pip install -e .` in a checkout of veenv installs both"
-}
-
 _EXTRAS = {"policy": "pip install 'veenv[agents]' has what it needs"}
 
 # Filled by register_method only, never on import.
@@ -77,8 +72,6 @@ def find_method(name: str) -> Proposer | None:
         except ImportError as error:
             missing = f"; {_EXTRAS[name]}" if name in _EXTRAS else ""
             raise ValueError(f"method {name!r} cannot be loaded: {error}{missing}") from error
-    if name in _HINTS:
-        raise ValueError(f"method {name!r} is not to be had: {_HINTS[name]}")
     return None
 
 

@@ -61,12 +61,6 @@ class Problem:
         """Cost of a local order."""
         return int(self.costs(order).sum())
 
-    def totals(self, orders: np.ndarray) -> np.ndarray:
-        """Costs, int64 [B], of local orders, int64 [B, n]."""
-        totals = np.zeros(len(orders), np.int64)
-        kernels.order_totals(self.core, np.ascontiguousarray(orders, np.int64), totals)
-        return totals
-
 
 def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     """Prepares a graph for the compiled searches.

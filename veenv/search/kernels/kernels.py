@@ -291,15 +291,3 @@ def order_costs(core, order, costs):
         costs[i] = eliminate(core, bits, ids, order[i])
         total += costs[i]
     return total
-
-
-@compiled
-def order_totals(core, orders, totals):
-    """Total cost of many orders (int64 [B, n]) into `totals` (int64 [B])."""
-    bits, ids = core.bits.copy(), core.ids.copy()
-    for b in range(orders.shape[0]):
-        copy_state(bits, ids, core.bits, core.ids)
-        total = np.int64(0)
-        for i in range(orders.shape[1]):
-            total += eliminate(core, bits, ids, orders[b, i])
-        totals[b] = total
