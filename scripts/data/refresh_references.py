@@ -49,8 +49,6 @@ ENOUGH = 400
 """Most vertices of a function that a proof is tried for: none of a larger one ever came."""
 BOUNDED = 1400
 """Most vertices of a function that gets a lower bound."""
-OTHERS = ("anneal",)
-"""By turns the methods of the searches that begin with the best order known."""
 
 Offered: TypeAlias = dict[str, list[tuple[str, Sequence[int]]]]
 """By fingerprint of the graph: by whom an order is, and its vertex ids."""
@@ -124,9 +122,8 @@ class Audit:
         known, key = self.take(name, graph), fingerprint(graph)
         budget = int(self.config.budget) if self.config.budget.isdecimal() else self.config.budget
         while known.pieces < self.config.pieces and not known.solved:
-            began, kind = time.process_time(), OTHERS[known.pieces % 2]
+            began, kind = time.process_time(), "anneal" if known.pieces else "auto"
             begin = known.order if known.pieces else None
-            kind = kind if known.pieces else "auto"
             found = search(graph, kind, budget=budget, seed=known.pieces, start=begin)
             by = f"{kind}, budget {budget}, seed {known.pieces}"
             known = better(known, graph, found.order, by)

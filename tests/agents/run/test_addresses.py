@@ -8,7 +8,6 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +17,6 @@ from veenv import Order
 from veenv.agents.config.args import TrainArgs
 from veenv.agents.files import new_folder
 from veenv.agents.nn.weights import load_weights
-from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import RunFolder, identity_of
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
@@ -134,38 +132,6 @@ def test_a_store_that_does_not_answer_loses_nothing(opened, store):
         store.left = None
         go_on()
     assert said == []
-
-
-def test_a_save_that_ends_anywhere_loses_nothing(store):
-    """After every request: what is restored is whole, and no parts are left."""
-    place = as_path("s3://bucket/checkpoints")
-    states = [{"x": jnp.arange(4.0) + n, "key": jax.random.key(n)} for n in range(3)]
-
-    def opened():
-        return Checkpoints(place, {}, keep=1, warn=pytest.fail)
-
-    store.objects["bucket/checkpoints/2024/notes.txt"] = b"of others"
-    opened().save(1, states[1], {})
-    before, store.requests = dict(store.objects), []
-    opened().save(2, states[2], {})
-    needed = len(store.requests)
-    for left in range(needed + 1):
-        store.objects, store.left = dict(before), left
-        try:
-            opened().save(2, states[2], {})
-        except RefusedError:
-            assert left < needed
-        store.left = None
-        restored = opened().restore(states[0])
-        whole = "bucket/checkpoints/2.checkpoint" in store.objects
-        assert restored.number == 1 + whole
-        expected = states[restored.number]
-        assert (restored.state["x"] == expected["x"]).all()
-        assert restored.state["key"] == expected["key"]
-        opened().set_aside_after(restored.number)
-        left_over = {name.split("/")[2] for name in store.objects}
-        assert left_over == {"2024", *(f"{n}.checkpoint" for n in opened().numbers())}
-    assert opened().numbers() == [2]
 
 
 def test_what_is_no_address_is_refused(store):

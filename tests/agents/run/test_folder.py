@@ -3,7 +3,6 @@
 import dataclasses
 import errno
 import json
-from itertools import permutations
 
 import equinox as eqx
 import jax
@@ -19,7 +18,6 @@ from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, train
-from veenv.env.rewards import classical_orders
 
 
 def full(*args, **kwargs):
@@ -127,28 +125,6 @@ def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
     assert len(said) == 1
     assert "order-wide.json" in said[0]
     assert (folder.path / "order-wide.json.damaged").read_text() == "{}"
-
-
-def test_a_cheaper_classical_order_is_beside_the_best_one(trainer, both, open_folder):
-    """Only while it is cheaper; it is no order of the run."""
-    opened, said = open_folder
-    wide, best = both.graphs[0], BestOrders(both)
-    costs = {name: wide.cost(ids) for name, ids in classical_orders(wide).items()}
-    worst = max(permutations(wide.eliminable), key=wide.cost)
-    least = min(permutations(wide.eliminable), key=wide.cost)
-    assert wide.cost(least) <= min(costs.values()) < wide.cost(worst)
-    best.keep("wide", Order.from_graph(wide, worst, "wide"))
-    folder = opened(best)
-    path = folder.write_classical("wide")
-    assert path == folder.path / "order-classical-wide.json"
-    found = Order.load(path)
-    assert wide.cost(found.ids_for(wide)) == min(costs.values())
-    assert found.name == "wide"
-    assert folder.write_classical("chain") is None  # of which no episode was played
-    best.keep("wide", Order.from_graph(wide, least, "wide"))
-    assert folder.write_classical("wide") is None
-    assert not path.exists()
-    assert said == []
 
 
 def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, monkeypatch):
