@@ -81,30 +81,11 @@ def test_packed_reflections(shape):
         np.testing.assert_allclose(*both(applied, a), atol=1e-12)
 
 
-FAR = np.concatenate([np.logspace(-9, 3, 60), -np.logspace(-3, 2, 20), [0.0]])
-NEAR = np.concatenate([np.logspace(-2, 2, 60), [-2.5, -0.5, -3.25]])
-SPECIAL = {
-    "i1e": (jax.scipy.special.i1e, FAR),
-    "digamma": (lax.digamma, NEAR),
-    "trigamma": (lambda x: jax.scipy.special.polygamma(1, x), NEAR),
-    "fourth": (lambda x: jax.scipy.special.polygamma(4, x), NEAR),
-    "zeta": (lambda x: lax.zeta(x * 0 + 3.5, x), NEAR),
-    "orders": (lambda x: lax.zeta(x, x * 0 + 1.5), np.append(np.linspace(1.01, 20, 30), [1, 0.5])),
-    "poles": (lambda x: lax.zeta(x * 0 + 3, x), np.array([0.0, -1.0, -2.0, np.nan])),
-}
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", SPECIAL)
-def test_special_functions_and_their_derivatives(name, dtype):
-    fun, x = SPECIAL[name][0], SPECIAL[name][1].astype(dtype)
+def test_digamma(dtype):
+    x = np.concatenate([np.logspace(-2, 2, 60), [-2.5, -0.5, -3.25]]).astype(dtype)
     tol = 1e-12 if dtype == "float64" else 2e-5
-    np.testing.assert_allclose(*both(fun, x), rtol=tol, atol=tol)
-    if name not in ("zeta", "orders", "poles"):  # of those JAX has none
-        found, expected = both(jax.grad(fun), x)
-        every = found, jax.jit(jax.vmap(veenv.jacve(fun, kernel="fused")))(x)
-        for slopes in every:
-            np.testing.assert_allclose(slopes, expected, rtol=10 * tol, atol=tol)
+    np.testing.assert_allclose(*both(lax.digamma, x), rtol=tol, atol=tol)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])

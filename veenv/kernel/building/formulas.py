@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -208,69 +207,6 @@ def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [lax.convert_element_type(y, x.dtype)]
 
 
-_SHIFTED = 9
-"""Terms of the zeta function that are summed; what is behind them is an integral with corrections.
-"""
-_BERNOULLI = (
-    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
-    -174611 / 330, 854513 / 138, -236364091 / 2730,
-)  # fmt: skip
-"""Bernoulli's numbers B_2, B_4 and so on."""
-
-
-def _zeta(params: Mapping[str, Any], x: Array, q: Array) -> Sequence[Array]:
-    """Hurwitz's zeta function, the sum of (q + k)^-x, by the formula of Euler and Maclaurin."""
-    shape = np.broadcast_shapes(x.shape, q.shape)
-    x, q = jnp.broadcast_to(x, shape), jnp.broadcast_to(q, shape)
-    total = jnp.zeros_like(q)
-    for k in range(_SHIFTED):
-        total = total + (q + k) ** -x
-    a = q + _SHIFTED
-    power = a**-x
-    total = total + power * (a / (x - 1) + 0.5)
-    factor, least = power * x / a, jnp.full_like(q, jnp.inf)
-    for k, number in enumerate(_BERNOULLI):  # B_2j / (2j)! of a rising factorial
-        term = number / math.factorial(2 * k + 2) * factor
-        falls = jnp.abs(term) < least  # an asymptotic series, which ends at its least term
-        total, least = total + jnp.where(falls, term, 0), jnp.where(falls, jnp.abs(term), 0)
-        factor = factor * (x + (2 * k + 1)) * (x + (2 * k + 2)) / (a * a)
-    whole = x == jnp.floor(x)
-    pole = jnp.where(whole & (x % 2 == 0), jnp.inf, jnp.nan)
-    total = jnp.where(q <= 0, jnp.where(q == jnp.floor(q), pole, total), total)
-    outside = (x < 1) | ((q <= 0) & ~whole)
-    return [jnp.where(x == 1, jnp.inf, jnp.where(outside, jnp.nan, total)).astype(q.dtype)]
-
-
-def _polygamma(params: Mapping[str, Any], m: Array, x: Array) -> Sequence[Array]:
-    """Derivatives of digamma: m! times a zeta function, with alternating signs."""
-    sign = jnp.where(m % 2 == 0, -1, 1)
-    found = sign * jnp.exp(lax.lgamma(m + 1)) * _zeta({}, m + 1, x)[0]
-    wrong = (m < 0) | (m != jnp.floor(m))
-    return [jnp.where(wrong, jnp.nan, jnp.where(m == 0, lax.digamma(x), found)).astype(x.dtype)]
-
-
-_NEAR = 20.0
-"""Up to where a Bessel function is a sum of powers; beyond it one of negative powers."""
-_POWERS, _NEGATIVE = 46, 26
-"""How many of them are needed in float64."""
-
-
-def _bessel_i1e(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
-    """exp(-|x|) I_1(x) by its series, whose terms have one sign, and by its asymptotic one."""
-    size = jnp.abs(x)
-    near, far = jnp.minimum(size, _NEAR), jnp.maximum(size, _NEAR)
-    square, inverse = near * near / 4, 1 / (8 * far)
-    powers, negative = jnp.ones_like(x), jnp.ones_like(x)
-    for k in range(_POWERS, 0, -1):
-        powers = 1 + square / (k * (k + 1)) * powers
-    for k in range(_NEGATIVE, 0, -1):
-        negative = 1 - (4 - (2 * k - 1) ** 2) / k * inverse * negative
-    found = jnp.where(
-        size < _NEAR, jnp.exp(-near) * near / 2 * powers, negative / jnp.sqrt(2 * np.pi * far)
-    )
-    return [(jnp.sign(x) * found).astype(x.dtype)]
-
-
 def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
     """What each place in a window reads of an array, which is padded: all in the result's shape."""
     ones, pads = (1,) * x.ndim, params["padding"]
@@ -354,18 +290,18 @@ def _refused(reason: str) -> Callable[..., Any]:
 
 
 _BODIES: Mapping[str, Callable[..., Any]] = {
-    "SearchSorted": _search_sorted, "bessel_i1e": _bessel_i1e, "cumlogsumexp": _cumlogsumexp,
+    "SearchSorted": _search_sorted, "cumlogsumexp": _cumlogsumexp,
     "eig": _refused("primitive 'eig' cannot be fused: take jnp.linalg.eigh where the matrix is "
                     "symmetric, or compute eigenvalues outside of the kernel"),
     "fft": _fft,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
-    "polygamma": _polygamma, "population_count": _population_count, "svd": _svd, "top_k": _top_k,
+    "population_count": _population_count, "svd": _svd, "top_k": _top_k,
     "reduce_window": _window_reduction,
     "reduce_window_max": functools.partial(_window_extreme, largest=True),
     "reduce_window_min": functools.partial(_window_extreme, largest=False),
     "reduce_window_sum": lambda p, x: [functools.reduce(lax.add, _taps(p, x, 0))],
-    "select_and_gather_add": _gathered, "select_and_scatter_add": _scattered, "zeta": _zeta,
+    "select_and_gather_add": _gathered, "select_and_scatter_add": _scattered,
     **random_numbers.BODIES,
 }  # fmt: skip
 
