@@ -289,7 +289,7 @@ class Graph:
                         heapq.heappush(heap, (new, other))
         return tuple(order)
 
-    to_networkx, to_dot, to_mermaid = formats.to_networkx, formats.to_dot, formats.to_mermaid
+    to_networkx = formats.to_networkx
     __repr__ = formats.describe
 
 
