@@ -42,7 +42,7 @@ BENCHMARKS = {
         ("agents", "agents", "PPO on tasks with several seeds",
          "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
         ("devices", "devices", "programs for accelerators, compiled or timed",
-         "--parts kernels rollouts --small"),
+         "--parts jacobians rollouts --small"),
         ("env", "env", "random play, with observations, other interfaces, growing graphs",
          "--parts play observations adapters growth --task Robertson --num-envs 16 --sizes 10 20 "
          "--seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),

@@ -3,7 +3,7 @@
     pip install -e '.[tpu-check]'              # or '.[gpu-check]', for h100
     python scripts/benchmark.py devices        # all programs, compiled for a v5e 2x2
     python scripts/benchmark.py devices --topologies v6e:2x2 h100 --programs rollouts
-    python scripts/benchmark.py devices --parts kernels rollouts training    # on what JAX finds
+    python scripts/benchmark.py devices --parts jacobians rollouts training    # on what JAX finds
 
 What the vendors' compilers say of code, memory, registers and schedules is true of the machine that
 they are told of; how fast the program is there, they do not say.
@@ -17,8 +17,6 @@ import itertools
 import math
 import os
 import re
-import struct
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -29,8 +27,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import (
-    AbstractDevice,
-    AbstractMesh,
     Mesh,
     NamedSharding,
     PartitionSpec,
@@ -41,11 +37,8 @@ import veenv
 from scripts.benchmarks.agents import course_of
 from scripts.benchmarks.cases import find
 from scripts.benchmarks.env import episodes, rates
-from scripts.benchmarks.functions.case import single
-from scripts.benchmarks.fuse import ALL
-from scripts.benchmarks.operations_program import operations
 from scripts.benchmarks.programs import MODES, Timings, compiled, difference
-from scripts.benchmarks.tables import Table, named
+from scripts.benchmarks.tables import Table
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.config.settings import PRESETS
@@ -54,23 +47,18 @@ from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.training.inputs import Played, make_trainer
 from veenv.env.random_play import random_episodes
-from veenv.kernel.fusing import trace_point
-from veenv.kernel.ptx import PtxKernel, toolkits
-from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 
-Part = Literal["compile", "ptx", "kernels", "rollouts", "training"]
+Part = Literal["compile", "jacobians", "rollouts", "training"]
 COLUMNS: dict[Part, tuple[str, ...]] = {
     "compile": ("topology", "program", "code, kB", "temporaries, kB", "compiled in, s",
                 "registers", "spilled, bytes", "exchanged"),
-    "ptx": ("program", "for", "operations", "PTX in, s", "assembled in, s", "registers",
-            "spilled, bytes", "instructions"),
-    "kernels": ("task", "points", "form", "to the faster mode", "ms", "compiled in, s", "off by"),
+    "jacobians": ("task", "points", "form", "to the faster mode", "ms", "compiled in, s", "off by"),
     "rollouts": ("task", "games", "steps/s"),
     "training": ("task", "environments", "steps/s", "best", "seconds to the goal",
                  "compiled in, s"),
 }  # fmt: skip
 TIMED = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"
-"""Tasks whose kernels are timed on a device."""
+"""Tasks whose Jacobians are timed on a device."""
 GOAL = 300
 """Multiplications on RoeFlux_1d; the best published order takes 320."""
 SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
@@ -95,8 +83,6 @@ H100 = """gpu_device_info {
 } platform_name: "CUDA" device_description_str: "NVIDIA H100 80GB HBM3"
 dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }"""
 """An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
-KERNELS = "kernels/", "operations/"
-"""What is compiled for GPUs alone."""
 ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole"
 """Programs that are compiled for the first topology only, if none are named."""
 
@@ -119,14 +105,7 @@ def mesh_of(topology: str) -> Mesh:
     return Mesh(np.array(found.devices), (AXIS,))
 
 
-def has_kernels(mesh: Mesh) -> bool:
-    """Whether kernels are made for a topology's devices."""
-    return mesh.devices.flat[0].platform == "gpu"
-
-
-def compiled_for(
-    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: PtxKernel | None
-) -> tuple[str, ...]:
+def compiled_for(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> tuple[str, ...]:
     """Lowers and compiles a program for devices: what the compiler says, as a row of the table."""
     for path in Path(SCHEDULES.name).iterdir():
         path.unlink()
@@ -137,8 +116,6 @@ def compiled_for(
     memory: Any = made.memory_analysis()
     executable: Any = made.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
-    if kernel is not None:
-        said += assembled(kernel.text([True] * len(kernel.program.inputs), POINTS), "sm_90")[0]
     used, spilled = registers(said)
     several = exchanges(made.as_text() or "")
     reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
@@ -177,15 +154,7 @@ def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
         *(("ppo", "RoeFlux_1d"), ("ppo", "HumanHeartDipole"), ("alphazero", "HumanHeartDipole")),
     ):
         found[f"{kind}/{name}"] = functools.partial(_train_step, name, kind)
-    names = [f"kernels/{name}" for name in veenv.tasks.list()]
-    names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
-
-    def of_kernel(name: str, mesh: Mesh) -> jax.stages.Lowered:
-        made = kernel_of(name)
-        assert made is not None
-        return _kernel(made, mesh)
-
-    return found | {name: functools.partial(of_kernel, name) for name in names}
+    return found
 
 
 def _rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:
@@ -220,78 +189,6 @@ def _train_step(name: str, agent: Any, mesh: Mesh) -> jax.stages.Lowered:
     config = PPOConfig(num_envs=16 * mesh.size)
     trainer = make_trainer(agent, config, SearchConfig(), Played.named(name).tasks, 1)
     return trainer.lowered(mesh)
-
-
-def _kernel(made: PtxKernel, mesh: Mesh) -> jax.stages.Lowered:
-    """A kernel at a batch, on one device."""
-    device = mesh.devices.flat[0]
-    one = SingleDeviceSharding(device)
-    leaves = [
-        jax.ShapeDtypeStruct((POINTS, *leaf.shape), leaf.dtype, sharding=one)
-        for leaf in made.program.inputs
-    ]
-    there = AbstractDevice(device.device_kind, 1, "cuda")
-    with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=there)):
-        return jax.jit(made).lower(*leaves)
-
-
-@functools.cache
-def kernel_of(name: str) -> PtxKernel | None:
-    """The kernel that a program is; None for other programs."""
-    if not name.startswith(KERNELS):
-        return None
-    kind, what = name.split("/")
-    return PtxKernel(operations(what).program if kind == "operations" else jacobian(what))
-
-
-POINTS = 65_536
-"""Points of a kernel's batch."""
-CHIPS = "sm_80", "sm_90", "sm_100"
-"""A100, H100 and B200."""
-_INSTRUCTION = 16
-"""Bytes that each takes since Volta."""
-
-
-def jacobian(name: str) -> ScalarProgram:
-    """The scalar program of a task's Jacobian in reverse order."""
-    case = find(name).single()
-    fun = veenv.jacve(case.fun, "reverse", case.argnums, kernel="xla")
-    return trace_point(fun, case.args, {}, range(len(case.args))).program()
-
-
-def step(name: str) -> ScalarProgram:
-    """The scalar program of a step of the benchmark `fuse`."""
-    make, args = ALL[name]
-    args = jax.tree.map(single, args)
-    fun = make(veenv.value_and_jacve)
-    return trace_point(fun, args, {}, range(len(args))).program()
-
-
-def assembled(text: str, chip: str) -> tuple[str, int]:
-    """What the assembler says of PTX, and how many instructions it makes of it.
-
-    Raises:
-      ModuleNotFoundError: it is not installed.
-    """
-    program = next((p for folder in toolkits() if (p := folder / "bin/ptxas").is_file()), None)
-    if program is None:
-        raise ModuleNotFoundError(name="nvidia-cuda-nvcc-cu12")
-    program.chmod(0o755)  # the wheel forgets it
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        command = [program, "-v", f"-arch={chip}", "-", "-o", file.name]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-        return done.stderr, _instructions(Path(file.name).read_bytes())
-
-
-def _instructions(binary: bytes) -> int:
-    """Instructions in an ELF file, those that fill up included."""
-    (at,), (size, count, names) = (
-        struct.unpack_from(kind, binary, place) for kind, place in (("<Q", 40), ("<3H", 58))
-    )
-    sections = [struct.unpack_from("<IIQQQQ", binary, at + k * size) for k in range(count)]
-    texts = binary[sections[names][4] :]
-    code = (length for name, *_, length in sections if texts.startswith(b".text", name))
-    return sum(code) // _INSTRUCTION
 
 
 def registers(said: str) -> tuple[int, int]:
@@ -331,7 +228,6 @@ def bytes_of(kind: str) -> int:
 def devices(
     parts: tuple[Part, ...] = ("compile",),
     topologies: tuple[str, ...] = ("v5e:2x2",),
-    chips: tuple[str, ...] = CHIPS,
     programs: tuple[str, ...] = (),
     seconds: float = 50.0,
     small: bool = False,
@@ -339,13 +235,10 @@ def devices(
     """Compiles programs for accelerators that are not there, and times some on one that is.
 
     Args:
-        parts: `compile` by the vendors' compilers; `ptx`: kernels for NVIDIA's GPUs, Jacobians of
-            the tasks by reverse elimination and the steps of `fuse` in float32 at 65,536 points, by
-            the assembler of nvidia-cuda-nvcc-cu12; `kernels`, `rollouts` and `training` on the
+        parts: `compile` by the vendors' compilers; `jacobians`, `rollouts` and `training` on the
             device that JAX finds.
         topologies: TPUs, by kind and chips, such as v5e:2x2, and h100, or h100:4 for four.
-        chips: GPUs of `ptx`, as the assembler names them.
-        programs: names of programs of `compile`, or how they begin; tasks or steps of `ptx`.
+        programs: names of programs of `compile`, or how they begin.
         seconds: of `training`.
         small: small batches and one task: whether it runs, not how fast.
 
@@ -354,13 +247,12 @@ def devices(
     """
     rows: dict[Part, Callable[[], Iterator[tuple[Any, ...]]]] = {
         "compile": lambda: compile_for(topologies, programs),
-        "ptx": lambda: ptx(chips, programs),
-        "kernels": lambda: kernels(small),
+        "jacobians": lambda: jacobians(small),
         "rollouts": lambda: rollouts(small),
         "training": lambda: training(seconds, small),
     }
     for part in parts:
-        yield (table := Table(*COLUMNS[part], key=2 * (part == "ptx")))
+        yield (table := Table(*COLUMNS[part]))
         for row in rows[part]():
             table.add(*row)
 
@@ -377,37 +269,18 @@ def compile_for(
         if not programs and topology != topologies[0] and name.startswith(ONCE):
             continue
         mesh = mesh_of(topology)
-        if name.startswith(KERNELS) and not has_kernels(mesh):
-            continue
         try:
-            cells = compiled_for(lower, mesh, kernel_of(name))
+            cells = compiled_for(lower, mesh)
         except Exception as error:
-            failed += not isinstance(error, CannotFuseError)
+            failed += 1
             cells = ("-",) * 5 + (f"{type(error).__name__}: {error!s:.80}",)
         yield topology, name, *cells
     if failed:
         raise SystemExit(1)
 
 
-def ptx(chips: tuple[str, ...], programs: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """Rows of kernels for chips: registers, spills, instructions."""
-    makers: dict[str, Callable[[str], ScalarProgram]] = dict.fromkeys(veenv.tasks.list(), jacobian)
-    makers |= dict.fromkeys(ALL, step)
-    for name in named(programs, makers, "programs"):
-        program = makers[name](name)
-        began = time.perf_counter()
-        text = PtxKernel(program).text([True] * len(program.inputs), POINTS)
-        made = time.perf_counter() - began
-        for chip in chips:
-            began = time.perf_counter()
-            said, count = assembled(text, chip)
-            took = time.perf_counter() - began
-            times = f"{made:.1f}", f"{took:.1f}"
-            yield name, chip, program.size, *times, *registers(said), count
-
-
-def kernels(small: bool) -> Iterator[tuple[Any, ...]]:
-    """Jacobians of a batch: one kernel, XLA's elimination, JAX's modes; against float64."""
+def jacobians(small: bool) -> Iterator[tuple[Any, ...]]:
+    """Jacobians of a batch: XLA's elimination and JAX's modes, against float64."""
     for name in TIMED[:1] if small else TIMED:
         case = find(name)
         fun, argnums = case.fun, case.argnums
@@ -418,7 +291,6 @@ def kernels(small: bool) -> Iterator[tuple[Any, ...]]:
         for batch in (256,) if small else (65_536, 1_048_576):
             points = case.points(batch)
             forms = {
-                "one kernel": veenv.jacve(fun, "reverse", argnums, kernel="fused"),
                 "jacve by XLA": veenv.jacve(fun, "reverse", argnums, kernel="xla"),
             } | {mode: make(fun, argnums) for mode, make in MODES.items()}
             forms = {form: jax.vmap(jacobian) for form, jacobian in forms.items()}
@@ -426,7 +298,7 @@ def kernels(small: bool) -> Iterator[tuple[Any, ...]]:
             for form, jacobian in forms.items():
                 try:
                     ready |= compiled({form: jacobian}, points)
-                except (CannotFuseError, jax.errors.JaxRuntimeError) as error:
+                except jax.errors.JaxRuntimeError as error:
                     yield name, batch, form, type(error).__name__, "", "", ""
             timed = Timings(ready, points, 5.0, 20)
             faster = timed.seconds(timed.mode)

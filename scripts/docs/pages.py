@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # a checkout is not installe
 
 import veenv
 from scripts.benchmarks.cases import PUBLISHED
-from scripts.benchmarks.operations_program import by_target
 from scripts.docs.pictures import graph_picture
 from veenv.env.observe import ObservationKind
 from veenv.graph.graph import LABELLINGS
@@ -73,9 +72,7 @@ names, and is kept as a file in `docs/results`. The pages show excerpts.
 
 
 def document(name: str) -> dict[str, Any]:
-    """A committed result; of `operations` the table in the code."""
-    if name == "operations":
-        return {"tables": [by_target()]}
+    """A committed result."""
     return json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 

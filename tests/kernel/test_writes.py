@@ -12,10 +12,8 @@ from jax import lax
 
 import veenv
 from tests.export.test_c import COMPILER, compare
-from tests.kernel.test_ptx import check, has_libdevice
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
-from veenv.kernel.fusing import trace_point
 
 
 def saved(x: Any, n: Any) -> Any:
@@ -195,13 +193,3 @@ def test_long_arrays(size: int):
 
     args = points()
     np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))
-
-
-@pytest.mark.parametrize("fun", spared([saved, some_rows, swapped, nested, both], saved))
-def test_ptx(fun: Any, x64: None):
-    args = points(2)
-    x, n = np.asarray(args[0]), np.asarray(args[1])
-    program = trace_point(fun, [x[0], n[0]], {}, (0, 1)).program()
-    if program.count("sin") and not has_libdevice():
-        pytest.skip("libdevice is not installed")
-    check(program, x, n)

@@ -1,3 +1,3 @@
-from . import building, cpu, fusing, primitive, ptx, scalar_program
+from . import building, cpu, fusing, primitive, scalar_program
 
-__all__ = ["building", "cpu", "fusing", "primitive", "ptx", "scalar_program"]
+__all__ = ["building", "cpu", "fusing", "primitive", "scalar_program"]

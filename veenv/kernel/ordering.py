@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -95,42 +95,22 @@ def reads_first(ops: Sequence[Op], order: Sequence[int]) -> list[int]:
     """An order in which operations that write in arrays come as late as they can."""
     place = {i: k for k, i in enumerate(order)}
     needs = {i: {a for a in ops[i].args if a in place} for i in order}
-    return _listed(needs, lambda i, _: (bool(replacing(ops[i])), place[i]))
-
-
-def _users(needs: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
     users: dict[int, list[int]] = {}
     for i, args in needs.items():
         for a in args:
             users.setdefault(a, []).append(i)
-    return users
-
-
-def _listed(
-    needs: Mapping[int, set[int]],
-    rank: Callable[[int, int], tuple[int, int]],
-    falls: Callable[[int], Iterable[int]] = lambda i: (),
-) -> list[int]:
-    """Operations after all that they need, of those that can come next the least by rank.
-
-    A rank is of an operation when so many have come; `falls` says of which others it is less after
-    an operation.
-    """
-    users, missing = _users(needs), {i: len(args) for i, args in needs.items()}
-    found: dict[int, None] = {}
-    ready = [(*rank(i, 0), i) for i, count in missing.items() if not count]
+    missing = {i: len(args) for i, args in needs.items()}
+    ready = [(bool(replacing(ops[i])), place[i], i) for i, count in missing.items() if not count]
     heapq.heapify(ready)
+    listed: list[int] = []
     while ready:
         i = heapq.heappop(ready)[-1]
-        if i in found:
-            continue
-        found[i] = None
+        listed.append(i)
         for u in users.get(i, ()):
             missing[u] -= 1
-        for u in {*users.get(i, ()), *falls(i)}:
-            if u not in found and not missing[u]:
-                heapq.heappush(ready, (*rank(u, len(found)), u))
-    return [*found]
+            if not missing[u]:
+                heapq.heappush(ready, (bool(replacing(ops[u])), place[u], u))
+    return listed
 
 
 Results = Sequence[Sequence[int]]
@@ -275,39 +255,6 @@ def _numbered(program: ScalarProgram, order: Sequence[int]) -> ScalarProgram:
     )
     places = tuple(tuple(map(number, ids)) for ids in program.results)
     return replace(program, ops=renamed, results=places)
-
-
-def few_alive(program: ScalarProgram) -> ScalarProgram:
-    """The program in an order that leaves few values waiting: a GPU's thread has few registers.
-
-    What frees most comes next, of equal operations the one that was possible last. Loops stay as
-    they are, and so does a program of which this order leaves more values waiting.
-    """
-    ops = program.ops
-    if any(op.name == "loop" for op in ops):
-        return program
-    needs = {
-        i: {a for a in op.args if not _is_given(ops[a])}
-        for i, op in enumerate(ops)
-        if not _is_given(op)
-    }
-    users = _users(needs)
-    left = {a: len(found) for a, found in users.items()}
-
-    def rank(i: int, count: int) -> tuple[int, int]:
-        return (i in users) - sum(left[a] == 1 for a in needs[i]), -count
-
-    def falls(i: int) -> list[int]:
-        for a in needs[i]:
-            left[a] -= 1
-        return [u for a in needs[i] if left[a] == 1 for u in users[a]]
-
-    order = [i for i, op in enumerate(ops) if _is_given(op)] + _listed(needs, rank, falls)
-    uses = np.array([(i, a) for i, args in needs.items() for a in args], np.int64)
-    users_of, of = uses.reshape(-1, 2).T
-    if _waiting(range(len(ops)), users_of, of) <= _waiting(order, users_of, of):
-        return program
-    return _numbered(program, order)
 
 
 def _is_given(op: Op) -> bool:

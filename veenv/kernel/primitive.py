@@ -370,36 +370,6 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     return jax.ffi.ffi_lowering(held.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
-def _lower_cuda(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-    """The lowering for a GPU of NVIDIA."""
-    batch = kernel.batch_of(ctx.avals_in)
-    usual = math.prod(batch) == 0 or kernel.instead is not None
-    program = kernel.program if isinstance(kernel, Fused) else None
-    if usual or not isinstance(program, ScalarProgram):
-        return _lower_xla(ctx, *operands, kernel=kernel)
-    from veenv.kernel.ptx import PtxKernel  # llvmlite is loaded when the first kernel is compiled
-
-    try:
-        of_flat = PtxKernel(program)
-    except (FileNotFoundError, NotImplementedError) as error:
-        warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
-        return _lower_xla(ctx, *operands, kernel=kernel)
-    fun = functools.partial(_on_batch, of_flat, kernel, batch)
-    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
-
-
-def _on_batch(
-    made: Callable[..., Any], kernel: Batched, batch: Sequence[int], *leaves: Any
-) -> list[Any]:
-    """What a function of one batch axis gives at points with any, none for a single point."""
-    flat = []
-    for x, leaf in zip(leaves, kernel.inputs, strict=True):
-        shared = x.ndim == len(leaf.shape) and (batch or flat)
-        flat.append(x if shared else x.reshape(-1, *leaf.shape))
-    pairs = zip(made(*flat), kernel.outputs, strict=True)
-    return [y.reshape(*batch, *leaf.shape) for y, leaf in pairs]
-
-
 fused_p.def_impl(_impl)
 fused_p.def_abstract_eval(_abstract)
 batching.primitive_batchers[fused_p] = _batch
@@ -407,4 +377,3 @@ ad.primitive_jvps[fused_p] = _jvp
 ad.primitive_transposes[fused_p] = _transpose
 mlir.register_lowering(fused_p, _lower_xla)
 mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")
-mlir.register_lowering(fused_p, _lower_cuda, platform="cuda")

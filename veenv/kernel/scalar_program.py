@@ -1,8 +1,7 @@
 """Scalar programs: a function of one point as operations on single numbers, one after the other.
 
 This is what the backends share: `veenv.kernel.cpu` makes machine code of it, `veenv.export.to_c` a
-C file, `veenv.kernel.ptx` kernels for GPUs. It is plain data: no JAX, no NumPy arrays except in
-constants.
+C file. It is plain data: no JAX, no NumPy arrays except in constants.
 
 Operations, by name; ``x y z`` stand for arguments, and a result has the dtype that `Op.dtype` says:
 

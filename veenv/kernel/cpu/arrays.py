@@ -20,18 +20,17 @@ ALIGNED = 64
 class Stored(Strided):
     """An array in memory."""
 
-    pointer: str  # where the memory begins, with LLVM's type
+    pointer: str  # where the memory begins
     dtype: str  # of the entries
     offset: int = 0  # bytes from there to the array
     shared: bool = False  # an entry is one number for all points, otherwise a vector
-    loads: str = ""  # what more LLVM is told of them
 
     def width(self, lanes: int) -> int:
         """Bytes of an entry."""
         return np.dtype(self.dtype).itemsize * (1 if self.shared else lanes)
 
 
-def table(program: ScalarProgram, position: int, space: str = "") -> tuple[str, str] | None:
+def table(program: ScalarProgram, position: int) -> tuple[str, str] | None:
     """Name and text of the table of a constant array; None for others."""
     op = program.ops[position]
     if op.name != "array" or not program.is_constant[list(op.args)].all():
@@ -40,8 +39,8 @@ def table(program: ScalarProgram, position: int, space: str = "") -> tuple[str, 
     values = [program.ops[a].attr for a in op.args]
     text = ", ".join(f"{kind} {_number(value)}" for value in values)
     name = f"@table_{hashlib.sha256(text.encode()).hexdigest()}"
-    there = f"{space} constant [{len(values)} x {kind}] [{text}]"
-    return name, f"{name} = internal{there}, align {ALIGNED}"
+    there = f"constant [{len(values)} x {kind}] [{text}]"
+    return name, f"{name} = internal {there}, align {ALIGNED}"
 
 
 def _number(value: np.generic) -> str:

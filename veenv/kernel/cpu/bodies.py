@@ -42,8 +42,6 @@ class Instructions(Emitter, Backend[Stored]):
     that `kept` says by operation, and from `base` on arrays.
     """
 
-    pointer, tables = "ptr %kept", ""  # to memory, with its type, and a space of addresses
-
     def __init__(
         self,
         program: ScalarProgram,
@@ -51,13 +49,12 @@ class Instructions(Emitter, Backend[Stored]):
         span: range,
         kept: Mapping[int, int],
         base: int = 0,
-        inputs: Sequence[Stored] = (),
     ):
         super().__init__(lanes)
         self.program, self.span, self.kept = program, span, kept
         places, calls = memory(program, lanes, base)[0], _calls(program.ops[span.start : span.stop])
         same = uniform(program, (False,) * len(program.inputs))
-        self.scope = Scope(program, inputs, _Where(places, same, calls))
+        self.scope = Scope(program, (), _Where(places, same, calls))
         self.leaves = Leaves(self)
         self.trigonometry = Trigonometry(self)
 
@@ -71,7 +68,7 @@ class Instructions(Emitter, Backend[Stored]):
             self.run([position])
             if position in self.kept:
                 value = self.scope.names[position]
-                self.put(Stored(self.pointer, op.dtype, self.kept[position]), 0, value)
+                self.put(Stored("%kept", op.dtype, self.kept[position]), 0, value)
             for number, made, value, count in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
@@ -93,18 +90,18 @@ class Instructions(Emitter, Backend[Stored]):
         if op.name == "input":
             number, entry = op.attr
             return self.leaves.load(number, self.program.inputs[number], entry)
-        return self.load(Stored(self.pointer, op.dtype, self.kept[i]), 0)
+        return self.load(Stored("%kept", op.dtype, self.kept[i]), 0)
 
     def memory(self, place: Place) -> Stored:
         """A table of constants, or vectors in `%kept`."""
         program, (position, k) = self.scope.program, place
         op = program.ops[position]
         dtype = op.dtype if k is None else program.ops[op.args[k]].dtype
-        constant = table(program, position, self.tables)
+        constant = table(program, position)
         if constant is not None:
             self.declare(*constant)
-            return Stored(f"ptr{self.tables} {constant[0]}", dtype, shared=True)
-        return Stored(self.pointer, dtype, self.scope.where.places[place])
+            return Stored(constant[0], dtype, shared=True)
+        return Stored("%kept", dtype, self.scope.where.places[place])
 
     def inside(self, position: int) -> _Where:
         """What is known of the body of a loop."""
@@ -156,15 +153,15 @@ class Instructions(Emitter, Backend[Stored]):
         return [self.select(kind, mask, new, old) for kind, new, old in rows]
 
     def _address(self, array: Stored, index: str | int) -> str:
-        """Where an entry of an array is, with its type, by its number, which may be an i64."""
-        width, kind = array.width(self.lanes), array.pointer.rpartition(" ")[0]
+        """Where an entry of an array is, by its number, which may be an i64."""
+        width = array.width(self.lanes)
         offset, near = array.offset + width * array.start, array.pointer
         if isinstance(index, int):
             offset += width * array.stride * index
         else:
             moved = self.emit(f"mul i64 {index}, {width * array.stride}")
-            near = f"{kind} {self.emit(f'getelementptr i8, {near}, i64 {moved}')}"
-        return f"{kind} {self.emit(f'getelementptr i8, {near}, i64 {offset}')}"
+            near = self.emit(f"getelementptr i8, ptr {near}, i64 {moved}")
+        return self.emit(f"getelementptr i8, ptr {near}, i64 {offset}")
 
     def load(self, array: Stored, index: str | int) -> str:
         """An entry, by its number, which may be an i64."""
@@ -172,14 +169,14 @@ class Instructions(Emitter, Backend[Stored]):
         place = self._address(array, index)
         kind = f"<{self.lanes} x {of}>"
         if array.shared:
-            one = self.emit(f"load {of}, {place}{array.loads}")
+            one = self.emit(f"load {of}, ptr {place}")
             first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
             value = self.emit(
                 f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
             )
         else:
-            aligned = f"align {self._alignment(array)}{array.loads}"
-            value = self.emit(f"load {kind}, {place}, {aligned}")
+            aligned = f"align {self._alignment(array)}"
+            value = self.emit(f"load {kind}, ptr {place}, {aligned}")
         return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
@@ -189,7 +186,7 @@ class Instructions(Emitter, Backend[Stored]):
     def _store(self, array: Stored, index: str | int, value: str) -> None:
         """The same, of a vector as memory has it."""
         kind, place = f"<{self.lanes} x {memory_element(array.dtype)}>", self._address(array, index)
-        self.lines.append(f"store {kind} {value}, {place}, align {self._alignment(array)}")
+        self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
 
     def copy(self, source: Stored, target: Stored, count: int, mask: str | None = None) -> None:
         """Copies entries one by one, in the lanes of a mask."""
@@ -205,7 +202,7 @@ class Instructions(Emitter, Backend[Stored]):
     def write(self, op: Op, array: Stored, place: str, value: str) -> None:
         """Writes each lane's own entry, or that of all."""
         mask = self.scope.mask
-        if self.lanes == 1 or self.scope.where.same[op.args[1]]:
+        if self.scope.where.same[op.args[1]]:
             index = self._index(place)
             if mask is not None:
                 value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
@@ -264,7 +261,7 @@ class Instructions(Emitter, Backend[Stored]):
     def _entry(self, op: Op) -> str:
         """The entry of an array at a place that is computed."""
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
-        if self.lanes == 1 or self.scope.where.same[op.args[1]]:
+        if self.scope.where.same[op.args[1]]:
             return self.load(array, self._index(place))
         of, lanes = memory_element(array.dtype), self.lanes
         kind = f"<{lanes} x {of}>"
@@ -295,7 +292,7 @@ class Instructions(Emitter, Backend[Stored]):
             own = ", ".join(f"i32 {k}" for k in range(lanes))
             place = self.emit(f"add {places} {place}, <{own}>")
         base = self._address(array.view(0, 1), 0)
-        return self.emit(f"getelementptr {of}, {base}, {places} {place}")
+        return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
 
     def compute(self, op: Op) -> str:
         """The vector that an operation computes."""

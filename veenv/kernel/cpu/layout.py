@@ -281,7 +281,7 @@ class Leaves:
         self._emitter.declare("llvm.memcpy", _MEMCPY)
         size = count * self.lanes * _bytes(leaf)
         self._emitter.lines.append(
-            f"call void @llvm.memcpy.p0.p0.i64(ptr {address}, {source}, i64 {size}, i1 false)"
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {address}, ptr {source}, i64 {size}, i1 false)"
         )
 
     def _separated(self, start: str, leaf: Leaf) -> Separated | SeparatedRows:
