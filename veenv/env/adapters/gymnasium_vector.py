@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,14 +29,24 @@ from veenv.env.adapters.gymnasium_tasks import (
     Tasks,
     chosen_task,
     mask_of,
-    to_numpy,
 )
 from veenv.env.encode import EnvParams
-from veenv.env.observe import ObservationKind
+from veenv.env.observe import ObservationKind, as_fields
 from veenv.env.rewards import Shaping
 from veenv.env.state import State, owned
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
+
+_WHOLE = 1 << 24  # bytes of an array of observations that one program makes: half of 32 MB
+_BLOCK = 1 << 22  # of a larger one, whose parts are copied while they are in the processor's cache
+
+
+def _holders(arrays: dict[str, np.ndarray]) -> int:
+    """References to the array of a dictionary that has the most."""
+    return max(sys.getrefcount(array) for array in arrays.values())
+
+
+_NOBODY = _holders({"": np.zeros(1)})
 
 
 # Gymnasium's attribute `spec` is a property here, which pyright does not allow.
@@ -131,11 +142,51 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         )  # fmt: skip
         self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0, 0)))
         self._pick = jax.jit(pick_params)
-        self._observe = jax.jit(jax.vmap(self.env.observe, (0, over)))
+        # Arrays of more than 32 MB go back to the system at once, and fresh pages take longer than
+        # a step: programs show a few environments at a time, and NumPy's arrays are used again.
+        each = jax.tree.leaves(jax.eval_shape(lambda: self.env.reset()[0]))
+        most = max(leaf.size * leaf.dtype.itemsize for leaf in each)
+        whole = self.num_envs * most <= _WHOLE
+        self._block = self.num_envs if whole else min(self.num_envs, max(1, _BLOCK // most))
+        self._shown: list[dict[str, np.ndarray]] = []
+
+        def observe(state: State, params: EnvParams, first: Array) -> Any:
+            def part(tree: Any) -> Any:
+                size = self._block
+                return jax.tree.map(
+                    lambda x: jax.lax.dynamic_slice_in_dim(x, first, size), tree
+                )  # fmt: skip
+
+            if over is None:
+                return jax.vmap(self.env.observe, (0, None))(part(state), params)
+            return jax.vmap(self.env.observe)(part(state), part(params))
+
+        self._observe = jax.jit(observe)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but programs and what was shown."""
+        return {**super().__getstate__(), "_shown": []}
 
     def _show(self, state: State, params: EnvParams) -> Obs:
-        """The observations of all environments, in arrays of their own."""
-        return to_numpy(self._observe(state, params))
+        """The observations of all environments, in arrays that nobody else holds."""
+        found = next((arrays for arrays in self._shown if _holders(arrays) <= _NOBODY), None)
+        last = self.num_envs - self._block
+        begins = [min(first, last) for first in range(0, self.num_envs, self._block)]
+        upcoming = self._observe(state, params, np.int32(0))
+        for index, first in enumerate(begins):
+            seen = upcoming
+            if first < last:  # is made while this one is copied
+                upcoming = self._observe(state, params, np.int32(begins[index + 1]))
+            parts = {"": seen} if isinstance(seen, jax.Array) else as_fields(seen)
+            if found is None:
+                shapes = {n: (self.num_envs, *x.shape[1:]) for n, x in parts.items()}
+                types = {n: np.int8 if x.dtype == bool else x.dtype for n, x in parts.items()}
+                found = {n: np.empty(shape, types[n]) for n, shape in shapes.items()}
+                self._shown = [*self._shown[-1:], found]  # what a loop still holds, and this
+            for name, value in parts.items():
+                found[name][first : first + self._block] = np.asarray(value)
+        assert found is not None
+        return found[""] if "" in found else dict(found)
 
     def _step_one(
         self,
