@@ -48,8 +48,8 @@ FULL = 0.95
 """Share from which on a matrix counts as full: index arrays take more than the zeros."""
 MAX_OPERATIONS = 60_000
 """Operations of a kernel: more of them take longer than about fifteen seconds to compile."""
-SECTION = 2000
-"""Operations of one function of machine code, about: all cores compile at once."""
+BODY = 2000
+"""Operations of a loop's body, about, up to which code is short: it compiles in a twentieth second."""
 STACKED = 1 << 16
 """Numbers of a point that loops stack: of a vector of points 4 MB, more than caches hold."""
 LONG = 10_000

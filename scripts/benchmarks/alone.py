@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from scripts.benchmarks.cases import Case, singles
+from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, objects_of
-from veenv.kernel.cpu.sections import body
-from veenv.kernel.cpu.spans import lanes_of
+from veenv.kernel.cpu.size import lanes_of
 from veenv.kernel.scalar_program import ScalarProgram
 
 _POINTS = 64

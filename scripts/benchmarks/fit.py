@@ -21,7 +21,7 @@ from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, writ
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
 from veenv.graph.program import normalise_argnums
-from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.cpu.size import size_of
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram

@@ -242,7 +242,7 @@ def test_it_takes_no_more_than_the_cache_may(cache):
 
 
 def test_a_kernel_is_run_from_the_disk(cache, monkeypatch):
-    """One of several sections, which call one another and libm."""
+    """One that calls libm."""
     x = np.linspace(0, 1, 120, dtype="f4").reshape(3, 40)
 
     def fun(x):

@@ -15,7 +15,7 @@ import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import emitter, layout, records, spans
+from veenv.kernel.cpu import emitter, layout, records, size
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.fusing import fuse, trace_point
 
@@ -38,7 +38,7 @@ def test_arrays_are_read_and_written_whole(x64, monkeypatch, texts, bytes_, any_
     known = compiling.host()
     if min(bytes_, 64) > known.vector_bytes or any_shuffle > known.avx512:
         pytest.skip("this processor has no such vectors")
-    monkeypatch.setattr(spans, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
+    monkeypatch.setattr(size, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
     monkeypatch.setattr(layout, "host", lambda: dataclasses.replace(known, avx512=any_shuffle))
     scale = bytes_ + any_shuffle  # another program for each
 
@@ -66,7 +66,7 @@ def test_functions_of_vectors_are_for_registers_that_there_are(x64, monkeypatch,
     known = compiling.host()
     if bytes_ > known.vector_bytes:
         pytest.skip("this processor has no such vectors")
-    for module in (spans, emitter):
+    for module in (size, emitter):
         monkeypatch.setattr(module, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
 
     def summed(x):
@@ -89,7 +89,7 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
     if bytes_ > compiling.host().vector_bytes:
         pytest.skip("this processor has no such vectors")
     narrow = dataclasses.replace(compiling.host(), vector_bytes=bytes_)
-    monkeypatch.setattr(spans, "host", lambda: narrow)
+    monkeypatch.setattr(size, "host", lambda: narrow)
     monkeypatch.setattr(records, "_MOST_DIRECT", 2)
 
     def mixed(x: jax.Array, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -20,7 +20,7 @@ from jax.experimental import serialize_executable
 import veenv
 from tests.sampling import spared
 from veenv.kernel.building.unrolling import unroll
-from veenv.kernel.cpu import held, records, sections
+from veenv.kernel.cpu import bodies, held, records
 
 START = """
 import gc, sys, threading, warnings
@@ -63,7 +63,7 @@ def program_of(k):
 def test_a_finaliser_waits_for_nothing(monkeypatch):
     """Garbage may be collected by a thread for which a compiler's thread waits."""
     handles = [held.kernel(program_of(1.0625))]
-    compiled = sections.objects
+    compiled = bodies.objects
 
     def slow(*args):
         thread = threading.Thread(target=handles.clear)
@@ -72,20 +72,20 @@ def test_a_finaliser_waits_for_nothing(monkeypatch):
         assert not thread.is_alive()
         return compiled(*args)
 
-    monkeypatch.setattr(sections, "objects", slow)
+    monkeypatch.setattr(bodies, "objects", slow)
     held.kernel(program_of(2.0625))
     assert not handles
 
 
 def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
-    compiled, both, count = sections.objects, threading.Barrier(2, timeout=60), []
+    compiled, both, count = bodies.objects, threading.Barrier(2, timeout=60), []
 
     def together(*args):
         count.append(args)
         both.wait()
         return compiled(*args)
 
-    monkeypatch.setattr(sections, "objects", together)
+    monkeypatch.setattr(bodies, "objects", together)
     programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
     found = [None] * 4
 

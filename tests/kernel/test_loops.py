@@ -224,7 +224,7 @@ def test_complex_and_whole_numbers_bools_and_copies_are_carried():
 
 
 @pytest.mark.usefixtures("x64")
-def test_large_stacked_results_and_a_program_of_several_sections():
+def test_large_stacked_results_and_a_long_program():
     def f(x, a):
         (_, ys) = lax.scan(lambda c, t: (jnp.sin(c + t), (c * t, c > 0.5)), x, a)
         k = jnp.arange(1.0, 400.0)[:, None]

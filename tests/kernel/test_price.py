@@ -12,7 +12,7 @@ from jax import lax
 
 from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import spans
+from veenv.kernel.cpu import size
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
 
@@ -82,7 +82,7 @@ def test_the_prices_are_those_that_the_measurements_give():
 
 def test_one_point_takes_as_long_as_a_vector_where_steps_wait(monkeypatch):
     wide = dataclasses.replace(compiling.host(), vector_bytes=64, registers=32)
-    monkeypatch.setattr(spans, "host", lambda: wide)
+    monkeypatch.setattr(size, "host", lambda: wide)
     step = lambda x: 0.3 * jnp.sin(x) + x * x  # noqa: E731
     looped, straight = (
         trace_point(fun, (np.float32(0.3),), {}, (0,)).program()

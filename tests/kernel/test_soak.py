@@ -11,13 +11,11 @@ PROGRAM = """
 import faulthandler, gc, json, random, statistics, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import veenv
-from veenv import limits
 from veenv.kernel import primitive
 from veenv.kernel.cpu import held
 
 seconds, started = 60 * float(sys.argv[1]), time.monotonic()
 settled = min(120.0, seconds / 2)
-limits.SECTION = 150  # sections of short programs
 x = np.linspace(0.1, 1, 3000, dtype=np.float32)
 counts, failures, memory = [0] * 8, [], []
 
@@ -60,7 +58,7 @@ gc.set_threshold(20)
 threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(8)]
 for thread in threads:
     thread.start()
-before, sections = sum(counts), 0
+before = sum(counts)
 faulthandler.dump_traceback_later(180, exit=True)
 while any(thread.is_alive() for thread in threads):
     time.sleep(1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel.building import linear
-from veenv.kernel.cpu.spans import lanes_of
+from veenv.kernel.cpu.size import lanes_of
 from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk

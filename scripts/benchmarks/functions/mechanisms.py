@@ -144,10 +144,10 @@ MECHANISMS: dict[str, Mechanism] = {
             _along(action, x, axes, shape))},
     ),
     "two registers of points": Mechanism(
-        (_KERNEL + "cpu/spans.py:lanes_of", _KERNEL + "cpu/layout.py:_by_registers"), (),
+        (_KERNEL + "cpu/size.py:lanes_of", _KERNEL + "cpu/layout.py:_by_registers"), (),
         _COMPILED,
         {
-            "veenv.kernel.cpu.spans:lanes_of": lambda program: host().lanes(program),
+            "veenv.kernel.cpu.size:lanes_of": lambda program: host().lanes(program),
             "veenv.kernel.cpu.records:lanes_of": lambda program: host().lanes(program),
         },
     ),
@@ -163,11 +163,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (_KERNEL + "cpu/outputs.py", _KERNEL + "cpu/records.py:transposing,_transposing,_by_value"),
         ("tests/kernel/test_writes.py",), _COMPILED,
         {"veenv.kernel.cpu.outputs:_written": lambda program, output: _plain(program, output)},
-    ),
-    "sections side by side": Mechanism(
-        (_KERNEL + "cpu/sections.py:section,_calling,_name", _KERNEL + "cpu/spans.py"),
-        ("tests/kernel/test_sections.py",), _COMPILED,
-        {"veenv.kernel.cpu.sections:sections": lambda program: [range(len(program.ops))]},
     ),
     "sines and cosines": Mechanism(
         (_KERNEL + "cpu/trigonometry.py",), ("tests/kernel/test_trigonometry.py",), _COMPILED,

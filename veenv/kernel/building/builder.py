@@ -28,7 +28,7 @@ from veenv.kernel.scalar_program import (
 )
 from veenv.rules.operations import OPERATIONS
 
-_LONGEST = 4 * limits.SECTION
+_LONGEST = 4 * limits.BODY
 """What a step of a loop may take of the code: it is one function, which one core compiles."""
 _ID_BITS = 20
 _IDS = (1 << _ID_BITS) - 1

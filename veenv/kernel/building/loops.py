@@ -13,7 +13,7 @@ import numpy as np
 from veenv import limits
 from veenv.kernel.building import complex_numbers, steps
 from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked
-from veenv.kernel.cpu.spans import body_size
+from veenv.kernel.cpu.size import body_size
 from veenv.kernel.ordering import depth_first
 from veenv.kernel.scalar_program import (
     PAIRS,
@@ -25,7 +25,7 @@ from veenv.kernel.scalar_program import (
     dtype_name,
 )
 
-SHORT = limits.SECTION
+SHORT = limits.BODY
 """Operations of all steps up to which a loop is unrolled: they fit one function of the code."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""

@@ -26,7 +26,7 @@ from veenv.kernel.building.builder import (
 )
 from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
-from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.scalar_program import (
     DTYPES,
@@ -136,7 +136,7 @@ def refused(dtype: Any) -> CannotFuseError:
 
 _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
-_VERY_LONG = 16 * limits.SECTION
+_VERY_LONG = 16 * limits.BODY
 """Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
 
@@ -164,7 +164,7 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
       limit: the most operations the program may have.
-      size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
+      size: the largest `veenv.kernel.cpu.size.size_of` it may have.
 
     Axes of arrays become loops where the program would be too long, or its code very long. In the
     steps of a loop they do if the size is not limited: their time is known too badly to choose by.

@@ -1,4 +1,4 @@
-"""Operations of a scalar program as instructions of LLVM IR, for vectors of points."""
+"""A scalar program as a function in LLVM IR, and its machine code: vectors of points in a loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from veenv import limits
 from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
-from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, suffix
+from veenv.kernel.cpu.compile import Objects, objects_of
+from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, module, suffix
 from veenv.kernel.cpu.lanes import uniform, within
 from veenv.kernel.cpu.layout import Leaves
 from veenv.kernel.cpu.outputs import writes_of
@@ -35,24 +36,16 @@ def _calls(ops: Iterable[Op]) -> frozenset[Op]:
 
 
 class Instructions(Emitter, Backend[Stored]):
-    """The instructions of operations that follow one another, at one vector of points.
+    """The instructions of a program at one vector of points.
 
-    They read and write through `%ins` and `%outs` (see `veenv.kernel.cpu.sections`), of the vector
-    with the number `%step`; values of operations before these are in `%kept`, at places in bytes
-    that `kept` says by operation, and from `base` on arrays.
+    They read and write through `%ins` and `%outs` (see `body`), of the vector with the number
+    `%step`; its arrays are in `%kept`.
     """
 
-    def __init__(
-        self,
-        program: ScalarProgram,
-        lanes: int,
-        span: range,
-        kept: Mapping[int, int],
-        base: int = 0,
-    ):
+    def __init__(self, program: ScalarProgram, lanes: int):
         super().__init__(lanes)
-        self.program, self.span, self.kept = program, span, kept
-        places, calls = memory(program, lanes, base)[0], _calls(program.ops[span.start : span.stop])
+        self.program = program
+        places, calls = memory(program, lanes)[0], _calls(program.ops)
         same = uniform(program, (False,) * len(program.inputs))
         self.scope = Scope(program, (), _Where(places, same, calls))
         self.leaves = Leaves(self)
@@ -61,14 +54,10 @@ class Instructions(Emitter, Backend[Stored]):
     def text(self) -> str:
         """Blocks of LLVM IR; they need a block `exit` and a condition `%never`, which is false."""
         writes = writes_of(self.program)
-        for position in self.span:
-            op = self.program.ops[position]
+        for position, op in enumerate(self.program.ops):
             if op.name == "input" and op.attr[1] is None:
                 self._deinterleave(position, op)
             self.run([position])
-            if position in self.kept:
-                value = self.scope.names[position]
-                self.put(Stored("%kept", op.dtype, self.kept[position]), 0, value)
             for number, made, value, count in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
@@ -84,13 +73,11 @@ class Instructions(Emitter, Backend[Stored]):
         return f"splat ({element(op.dtype)} {literal(op.attr)})"
 
     def read(self, i: int, op: Op) -> str:
-        """A vector from a leaf, an array, or what other sections keep."""
-        if op.name == "entry" or (op.name == "input" and self.scope.inputs):
+        """A vector from a leaf or an array."""
+        if op.name == "entry" or self.scope.inputs:
             return super().read(i, op)
-        if op.name == "input":
-            number, entry = op.attr
-            return self.leaves.load(number, self.program.inputs[number], entry)
-        return self.load(Stored("%kept", op.dtype, self.kept[i]), 0)
+        number, entry = op.attr
+        return self.leaves.load(number, self.program.inputs[number], entry)
 
     def memory(self, place: Place) -> Stored:
         """A table of constants, or vectors in `%kept`."""
@@ -360,3 +347,43 @@ class Instructions(Emitter, Backend[Stored]):
         grows = of == "bool" or wide > narrow
         kind = ("sext" if signed else "zext") if grows else "trunc"
         return self.emit(f"{kind} {source} {x} to {target}")
+
+
+def objects(program: ScalarProgram, lanes: int) -> Objects:
+    """The machine code of a program; its function `body` is as `body` says."""
+    text, arrays = body(program, lanes), memory(program, lanes)[1]
+    width = max(np.dtype(dtype).itemsize for dtype in program.dtypes)
+    size = -(-width * lanes // ALIGNED) * ALIGNED  # of a kept vector, of any dtype
+    return objects_of(text, stack=arrays + size * text.count(" = "))
+
+
+def body(program: ScalarProgram, lanes: int) -> str:
+    """A module with the function `body` of two tables of pointers and a number of vectors.
+
+    `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
+    points to the next; `outs` is a table of the addresses of what is written of the output leaves
+    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes ``vectors *
+    lanes`` of them.
+    """
+    steps, arrays = Instructions(program, lanes), memory(program, lanes)[1]
+    kept = f"  %kept = alloca [{arrays} x i8], align {ALIGNED}\n" if arrays else ""
+    function = f"""\
+define void @body(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
+entry:
+{kept}  %none = icmp eq i64 %vectors, 0
+  %never = icmp slt i64 %vectors, 0
+  br i1 %none, label %exit, label %loop
+loop:
+  %step = phi i64 [ 0, %entry ], [ %next, %last ]
+  br label %first
+first:
+{steps.text()}
+  br label %last
+last:
+  %next = add i64 %step, 1
+  %done = icmp eq i64 %next, %vectors
+  br i1 %done, label %exit, label %loop
+exit:
+  ret void
+}}"""
+    return module(lanes, steps.declared.values(), function)

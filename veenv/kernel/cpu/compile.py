@@ -93,14 +93,10 @@ class Objects(NamedTuple):
         return all(map(is_known, self.symbols))
 
 
-def objects_of(*texts: str, stack: int = 0) -> Objects:
-    """The machine code of modules of LLVM IR, which is made side by side."""
-    declared, defined = (
-        {name for text in texts for name in pattern.findall(text)}
-        for pattern in (_DECLARED, _DEFINED)
-    )
-    symbols = tuple(sorted(declared - defined))
-    return Objects(tuple(in_threads(_object, texts)), symbols, stack)
+def objects_of(text: str, stack: int = 0) -> Objects:
+    """The machine code of a module of LLVM IR."""
+    symbols = {*_DECLARED.findall(text)} - {*_DEFINED.findall(text)}
+    return Objects(tuple(in_threads(_object, [text])), tuple(sorted(symbols)), stack)
 
 
 _DECLARED = re.compile(r'^declare [^@]*@"?(?!llvm\.)([\w.]+)', re.MULTILINE)

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from veenv.kernel.cpu import disk, records, sections
+from veenv.kernel.cpu import bodies, disk, records
 from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
 from veenv.kernel.cpu.finished import Finished, code_name
 from veenv.kernel.cpu.memory import keep_memory, may_advise
@@ -150,7 +150,7 @@ class _Registry:
             layout, made = program.layout, program.objects
         else:
             layout = records.layout_of(program)
-            objects = functools.partial(sections.objects, program, layout.lanes)
+            objects = functools.partial(bodies.objects, program, layout.lanes)
             made = disk.objects(code_name(program.digest(), layout.lanes), objects)
         code = MachineCode(made)
         record, arrays = records.entry_of(key, layout, code)

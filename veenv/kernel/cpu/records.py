@@ -14,7 +14,7 @@ from veenv.kernel.cpu.compile import MachineCode, Objects, objects_of
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
 from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
 from veenv.kernel.cpu.outputs import Written, written
-from veenv.kernel.cpu.spans import lanes_of
+from veenv.kernel.cpu.size import lanes_of
 from veenv.kernel.scalar_program import Leaf, ScalarProgram
 
 NAME = "transpose"

@@ -1,18 +1,15 @@
-"""Where the code of a long scalar program is cut, and what is kept from one part to another."""
+"""What compiling a scalar program goes with, and how many points its vectors hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 
-from veenv import limits
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.scalar_program import FREE, Op, ScalarProgram, remembered
 
-_AROUND = 0.4  # share of a section's length by which a cut may be moved
 _ANGLE = 60  # what a sine and cosine count as: in the code they are polynomials, with branches
 _MOVED = 7  # what an entry counts as that is read, or written as it lies: it is interleaved
 _DIVISION = 6  # what a division counts as
@@ -40,45 +37,6 @@ def size_of(program: ScalarProgram) -> int:
     of what is read, and of what is written as it lies in memory.
     """
     return int(_lengths(program).sum())
-
-
-def sections(program: ScalarProgram) -> list[range]:
-    """The positions of the operations of each section; they do not depend on the machine.
-
-    There is one of a short program, otherwise an even number, as most machines have an even number
-    of cores.
-    """
-    ends = np.cumsum(_lengths(program))
-    length = int(ends[-1]) if ends.size else 0
-    number = 2 * max(1, round(length / (2 * limits.SECTION))) if length >= limits.SECTION else 1
-    crossing, cuts = _crossing(program), [0]
-    for k in range(1, number):
-        middle, around = k * length / number, _AROUND * length / number
-        first, last = np.searchsorted(ends, [middle - around, middle + around])
-        if last > first:
-            least = int(first + np.argmin(crossing[first:last]))
-            if crossing[least] < _NEVER and 1 + least > cuts[-1]:
-                cuts.append(1 + least)
-    return [range(start, stop) for start, stop in pairwise([*cuts, len(program.ops)])]
-
-
-def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int]:
-    """For each operation that a later section needs the number of its place in memory.
-
-    A place is free again for the section after the last one that needs it.
-    """
-    last = _last_uses(program)
-    places: dict[int, int] = {}
-    used: list[int] = []
-    free: list[int] = []
-    for span in spans:
-        free += [places[i] for i in used if last[i] < span.start]
-        used = [i for i in used if last[i] >= span.start]
-        for i in span:
-            if last[i] >= span.stop and _is_made(program, program.ops[i]):
-                places[i] = free.pop() if free else len(used)
-                used.append(i)
-    return places
 
 
 def _is_made(program: ScalarProgram, op: Op) -> bool:
