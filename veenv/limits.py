@@ -49,7 +49,7 @@ FULL = 0.95
 MAX_OPERATIONS = 60_000
 """Operations of a kernel: more of them take longer than about fifteen seconds to compile."""
 BODY = 2000
-"""Operations of a loop's body, about, up to which code is short: it compiles in a twentieth second."""
+"""Operations of a loop's body, about, up to which its code is short: it compiles in 0.05 s."""
 STACKED = 1 << 16
 """Numbers of a point that loops stack: of a vector of points 4 MB, more than caches hold."""
 LONG = 10_000
