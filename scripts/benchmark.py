@@ -53,7 +53,7 @@ BENCHMARKS = {
          "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2"),
         ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
          "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-         "--num-orders 5 --figures {folder}/kernels.json"),
+         "--figures {folder}/kernels.json"),
         ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
          None),
         ("realistic", "realistic", "thirty functions that people differentiate",
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> None:
         "--results",
         type=Path,
         default=Path("benchmark-results"),
-        help="folder for NAME.json (with machine and command), NAME.md and NAME.svg (a plot)",
+        help="folder for NAME.json (with machine and command) and NAME.md",
     )
     asked.add_argument("--out", type=Path, help="file for the JSON alone")
     asked.add_argument(

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.alone import times_alone
 from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, random_case, singles
 from scripts.benchmarks.programs import MODES, Compiled, Timings, compiled
-from scripts.benchmarks.tables import Table, spearman
+from scripts.benchmarks.tables import Table
 from veenv import make_graph
 from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
@@ -34,14 +33,7 @@ BY_XLA = tuple(
 )
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
-DECISIONS = (
-    *("function", "operations", "reverse's", "of its work", "of its time, code alone"),
-    "called by JAX",
-)
-CORRELATIONS = (
-    *("function", "orders", "Spearman with time: operations", "work"),
-    *("least work, of reverse's", "its time"),
-)
+DECISIONS = "function", "operations", "reverse's", "of its work", "of its time"
 COMPILATIONS = "equations", "kernel: trace + compile, s", "ns a point"
 _TURN = 0.02
 """Seconds for which a kernel is called in its turn, so that it has the memory it had before."""
@@ -58,7 +50,6 @@ def jacobians(
     repeats: int = 25,
     seconds: float = 10.0,
     memory: float = 3.0,
-    num_orders: int = 50,
     equations: tuple[int, ...] = (500, 3000),
     figures: Path = Path("docs/kernel.json"),
 ) -> Iterator[Table]:
@@ -71,16 +62,13 @@ def jacobians(
 
     Args:
         parts: `xla`: the engine's orders, and two sparse forms; `kernel`: one kernel by batch and
-            order, beside XLA; `orders`: what the order decides, at 16,384 points called by JAX and
-            as machine code alone, which has one core: for each task the order with the fewest
-            operations against reverse, and of four functions the correlation over many orders;
-            `compile`: what it takes to compile random functions.
+            order, beside XLA; `orders`: for each task the order with the fewest operations against
+            reverse, at 16,384 points; `compile`: what it takes to compile random functions.
         task: tasks, `lorenz_rollout` and `banded_residual`; by default those of each part.
         batch: batch sizes; at 1 the time is mostly dispatch.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
         memory: GiB that results of `xla` may take; larger batches are halved until they fit.
-        num_orders: how many orders of a function are timed, to compare their work with their time.
         equations: sizes of the random functions.
         figures: file of all figures of kernels; of parts that are not measured it keeps its own.
     """
@@ -100,9 +88,6 @@ def jacobians(
         elif part == "orders":
             yield (table := Table(*DECISIONS))
             rows += [_decision(table, find(name), repeats) for name in names]
-            yield (table := Table(*CORRELATIONS))
-            cases = *map(find, KERNELS[:2]), random_case(1, 300), random_case(2, 300)
-            rows += [_correlation(table, case, num_orders, repeats) for case in cases]
         else:
             yield (table := Table(*COMPILATIONS))
             rows += [_compilation(table, size) for size in equations]
@@ -221,54 +206,11 @@ def _decision(table: Table, case: Case, repeats: int) -> Row:
     programs = {name: program for name, (program, _) in traced.items()}
     runs = compiled({name: kernel for name, (_, kernel) in traced.items()}, args)
     times = {n: t.min() for n, t in Timings(runs, args, 20.0, 2 * repeats).times.items()}
-    alone = times_alone(case, programs, 40 * repeats, 10.0)
     counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
     row: Row = {"function": case.name, "order": "least operations", "ids": list(least)}
     row |= {"reverse": counts["reverse"], "operations": counts["least"]}
-    for key, of in (("alone", alone), ("time", times)):
-        row[f"{key}_ratio"] = float(of["least"] / of["reverse"])
+    row["time_ratio"] = float(times["least"] / times["reverse"])
     row["work_ratio"] = programs["least"].work / programs["reverse"].work
-    row["alone_ns"] = alone["least"]
-    ratios = f"{row['work_ratio']:.2f}", f"**{row['alone_ratio']:.2f}**", f"{row['time_ratio']:.2f}"
+    ratios = f"{row['work_ratio']:.2f}", f"**{row['time_ratio']:.2f}**"
     table.add(case.name, row["operations"], row["reverse"], *ratios)
     return row
-
-
-def _correlation(table: Table, case: Case, count: int, repeats: int) -> Row:
-    """Spearman's correlation of times with `operations`, and with the whole program's work.
-
-    `operations` is the price of the elimination alone; the work is that of the whole program, in
-    which a product of the elimination may be one that the function or its partials form anyway.
-    Times are those of the machine code alone, the least of all rounds, as what disturbs it only
-    adds to it.
-    """
-    orders = _some_orders(case, count)
-    graph = make_graph(case.fun, case.argnums)(*case.args)
-    programs = {name: _traced(case, ids)[0] for name, ids in orders.items()}
-    works = {name: program.work for name, program in programs.items()}
-    counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
-    least = {n: 1e-9 * t for n, t in times_alone(case, programs, 20 * repeats, 60.0).items()}
-    row: Row = {"function": case.name, "orders": len(orders)}
-    for name, of in (("operations", counts), ("work", works)):
-        row[name] = spearman([of[n] for n in orders], [least[n] for n in orders])
-    reverse = next(name for name in orders if "reverse" in name)
-    row["lightest"] = lightest = min(works, key=works.__getitem__)
-    row["lightest_work_ratio"] = works[lightest] / works[reverse]
-    row["lightest_time_ratio"] = least[lightest] / least[reverse]
-    shown = "operations", "work", "lightest_work_ratio", "lightest_time_ratio"
-    table.add(case.name, len(orders), *(f"{row[key]:.2f}" for key in shown))
-    return row | {"counts": counts, "works": works, "seconds": least}
-
-
-def _some_orders(case: Case, count: int) -> dict[str, Sequence[int]]:
-    """Classical orders, the best shipped one, and some with vertices moved elsewhere."""
-    rng = np.random.default_rng(0)
-    known = orders_of(case, ("best-executed", "reverse", "forward", "markowitz"))
-    found: dict[str, Sequence[int]] = dict(known)
-    starts = list(known.values())
-    for k in range(count - len(known)):
-        order = list(starts[k % len(starts)])
-        for _ in range(int(2 ** rng.uniform(0, np.log2(max(2, len(order) // 2))))):
-            order.insert(int(rng.integers(len(order))), order.pop(int(rng.integers(len(order)))))
-        found[f"perturbed {k}"] = order
-    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,6 @@ from veenv.orders.documents import write_text
 
 PAGE = "docs/internals/results.md"
 """The page that shows the tables of docs/results."""
-
-PLOTTED = (
-    "steps/s", "µs a step of one", "ratio", "orders/s", "best in",
-    "seconds", "call to return", "ms", "of its time", "weight",
-)  # fmt: skip
-"""Beginnings of the columns that a plot shows, the preferred ones first."""
 
 
 def has(name: str) -> bool:
@@ -112,16 +105,6 @@ def cell(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def number(text: str) -> float | None:
-    """The number that a cell begins with, None if it has none.
-
-    >>> number("**1,000** (9 … 2)"), number("2e+03"), number("best")
-    (1000.0, 2000.0, None)
-    """
-    match = re.match(r"\**(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", text)
-    return float(match[1].replace(",", "")) if match else None
-
-
 def geometric_mean(ratios: Any) -> float:
     """The geometric mean of ratios."""
     return float(np.exp(np.log(ratios).mean()))
@@ -141,7 +124,7 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
       tables: which begin to be filled when they come.
       file: of JSON.
       command: what makes them.
-      whole: write them in Markdown and as a plot, too, beside that file.
+      whole: write them in Markdown, too, beside that file.
 
     Raises:
       ValueError: there was no row.
@@ -166,33 +149,14 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
         shown.append(table)
         table.changed = write
         print(table.head(), flush=True)
-    filled = [table for table in shown if table.rows]
-    if not filled:
+    if not any(table.rows for table in shown):
         raise ValueError(f"benchmark {name} has no result")
     write(reached=len(shown))
     if whole:
         text = "".join(table.markdown() for table in shown)
         said = f"`{command}`\n\n{document['machine']}\n{text}"
         write_text(file.with_suffix(".md"), said)
-        plot(f"{name}: {document['machine']}", filled, file.with_suffix(".svg"))
-    print(f"\nwritten: {file}{', .md and .svg' * whole}")
-
-
-def plot(title: str, tables: Sequence[Table], file: Path) -> None:
-    """Bars of one column of each table, a panel a table."""
-    longest = max(len(table.rows) for table in tables)
-    figure = figure_of(7 * len(tables), 1.2 + 0.22 * longest)
-    panels = figure.subplots(1, len(tables), squeeze=False)[0]
-    for axes, table in zip(panels, tables, strict=True):
-        chosen = _column(table.columns)
-        bars = [number(row[chosen]) if chosen < len(row) else None for row in table.rows]
-        axes.barh(range(len(bars)), [0.0 if bar is None else bar for bar in bars])
-        labels = [", ".join(row[:chosen][:3]) or row[0] for row in table.rows]
-        axes.set_yticks(range(len(bars)), labels, fontsize="x-small")
-        axes.invert_yaxis()
-        axes.set_xlabel(table.columns[chosen])
-    figure.suptitle(title, fontsize="x-small")
-    figure.savefig(file, metadata={"Date": None})
+    print(f"\nwritten: {file}{' and .md' * whole}")
 
 
 def figure_of(width: float, height: float) -> Any:
@@ -203,9 +167,3 @@ def figure_of(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasSVG(figure)
     return figure
-
-
-def _column(columns: Sequence[str]) -> int:
-    """Which column a plot shows: the first of the preferred ones, else the last."""
-    preferred = (k for start in PLOTTED for k, c in enumerate(columns) if c.startswith(start))
-    return next(preferred, len(columns) - 1)

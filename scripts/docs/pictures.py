@@ -418,56 +418,6 @@ def anytime(path: Path) -> None:
     save(figure, path)
 
 
-def roofline(path: Path) -> None:
-    """What bounds the kernels: operations a second over operations a byte, at 65,536 points."""
-    alone = {row["function"]: row["alone_ns"] for row in read("kernel")["orders"] if "ids" in row}
-    figure = canvas(9.5, 4.2)
-    [panel] = axes_of(figure)
-    writing = in_cache = 0.0
-    names: dict[str, tuple[float, float]] = {}
-    for name, rows in speed(65536).items():
-        task = veenv.tasks.get(name)
-        args = task.example_args()
-        blocks = jax.eval_shape(jax.jacfwd(task.fun, task.argnums), *args)
-        written, read_in = (4 * sum(x.size for x in jax.tree.leaves(t)) for t in (blocks, args))
-        work = rows["kernel, best-operations"]["work"]
-        writing = max(writing, written * 65536 / rows["writing"]["ms"] / 1e6)
-        in_cache = max(in_cache, 2 * work / alone[name])
-        at = work / (written + read_in)
-        for kind, colour in (("XLA", OTHER), ("kernel", OURS)):
-            names[name] = at, work * 65536 / rows[f"{kind}, best-operations"]["ms"] / 1e6
-            panel.loglog(*names[name], "o", color=colour)
-    for number, (name, place) in enumerate(sorted(names.items(), key=lambda item: item[1])):
-        side = {"xytext": (-5, 4), "ha": "right"} if number % 2 else {"xytext": (5, -7)}
-        turned = {"rotation": -25, "rotation_mode": "anchor", "fontsize": 7, **side}
-        panel.annotate(name, place, textcoords="offset points", **turned)
-    at = np.geomspace(0.15, 12, 50)
-    panel.loglog(at, np.minimum(writing * at, in_cache), color=INK, lw=1)
-    panel.text(0.32, writing * 0.28, f"XLA only writing: {writing:.0f} GB/s", fontsize=8)
-    panel.text(5.2, in_cache * 1.08, f"two cores in the cache: {in_cache:.0f} Gop/s", fontsize=8)
-    panel.plot([], [], "o", color=OURS, label="one kernel")
-    panel.plot([], [], "o", color=OTHER, label="jacve as XLA compiles it")
-    panel.legend(frameon=False, fontsize=8, loc="lower right")
-    panel.set(ylim=(3, 250), xlabel="operations for each byte of arguments and Jacobian")
-    panel.set_ylabel("billion operations a second")
-    save(figure, path)
-
-
-def work(path: Path) -> None:
-    """The work of fifty orders each against their time, the machine code alone."""
-    found = [row for row in read("kernel")["orders"] if "works" in row]
-    figure = canvas(9.5, 2.6)
-    for panel, row in zip(axes_of(figure, 1, len(found)), found, strict=True):
-        times = [row["seconds"][order] * 1e9 for order in row["works"]]
-        panel.plot(list(row["works"].values()), times, ".", color=OURS)
-        name = row["function"].replace(", 300 equations", "")
-        panel.set_title(f"{name}: {row['work']:.2f}", fontsize=8)
-        panel.tick_params(labelsize=7)
-        panel.set_xlabel("work of a point", fontsize=8)
-    figure.axes[0].set_ylabel("ns a point", fontsize=8)
-    save(figure, path)
-
-
 def spy(panel: Axes, matrix: np.ndarray) -> None:
     """Squares where a matrix is not zero, darker where it is larger."""
     from matplotlib.patches import Rectangle
@@ -484,8 +434,8 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
 PICTURES: dict[str, Callable[[Path], None]] = {
     "anytime": anytime, "elimination": elimination, "fuse": fuse, "gains": gains,
     "kernels": kernels, "learning-curves": learning_curves, "patterns": patterns,
-    "realistic": realistic, "roofline": roofline, "sparse": sparse, "step": step,
-    "structures": structures, "tasks": tasks, "work": work,
+    "realistic": realistic, "sparse": sparse, "step": step,
+    "structures": structures, "tasks": tasks,
 }  # fmt: skip
 """What draws each file of docs/pictures."""
 

@@ -1,4 +1,4 @@
-"""A benchmark writes what it prints as JSON, in Markdown and as a plot."""
+"""A benchmark writes what it prints as JSON and in Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import benchmark
-from scripts.benchmarks.tables import Table, number, recorded
+from scripts.benchmarks.tables import Table, recorded
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -24,7 +24,7 @@ def filled():
     other.add(3)
 
 
-def test_tables_and_plot_are_written(tmp_path, capsys):
+def test_tables_are_written(tmp_path, capsys):
     file = tmp_path / "new" / "name.json"
     recorded("name", filled(), file, "python scripts/benchmark.py name --quick", whole=True)
     printed = capsys.readouterr().out
@@ -41,7 +41,6 @@ def test_tables_and_plot_are_written(tmp_path, capsys):
     ]
     for text in (printed, file.with_suffix(".md").read_text(encoding="utf-8")):
         assert "| task | method | steps/s |\n| --- | --- | --- |\n| one | a |" in text
-    assert "<svg" in file.with_suffix(".svg").read_text(encoding="utf-8")
 
 
 def test_rows_of_the_file_are_kept_and_replaced_by_name(tmp_path):
@@ -85,11 +84,6 @@ def test_tables_that_an_interrupted_benchmark_did_not_reach_stay(tmp_path):
         recorded("name", pair("one"), file, "command", whole=False)
     document = json.loads(file.read_text(encoding="utf-8"))
     assert [table["columns"] for table in document["tables"]] == [["one"], ["two"]]
-
-
-def test_numbers_of_cells():
-    cells = "**1,200.5** (1 … 2)", "2e+03", "-4", "best", ""
-    assert [number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
 
 
 def test_a_benchmark_without_a_row_is_an_error(tmp_path):
