@@ -1,4 +1,4 @@
-"""Forty functions of engineers and scientists, unlike those of `realistic.py`."""
+"""Thirty functions of engineers and scientists, unlike those of `realistic.py`."""
 
 from __future__ import annotations
 
@@ -31,19 +31,6 @@ def _rotated(q: Array, v: Array) -> Array:
 # Control and robots
 
 
-@ENGINEERING.add(0.3 * _normal(4), 0.1 * _normal(1), argnums=(0, 1))
-def cart_pole_step(x: Array, u: Array) -> Array:
-    """A Runge-Kutta step of a pole on a cart."""
-
-    def rate(x: Array) -> Array:
-        s, c = jnp.sin(x[1]), jnp.cos(x[1])
-        a = (u[0] + 0.1 * s * (0.5 * x[3] ** 2 + 9.81 * c)) / (1 + 0.1 * s * s)
-        b = (-u[0] * c - 0.05 * x[3] ** 2 * c * s - 1.1 * 9.81 * s) / (0.5 * (1 + 0.1 * s * s))
-        return jnp.stack([x[2], x[3], a, b])
-
-    return runge_kutta(rate, x, 0.02)
-
-
 @ENGINEERING.add(
     jnp.concatenate([_normal(3), jnp.array([1.0, 0, 0, 0]), _normal(6)]), _uniform(1, 2, 4),
     argnums=(0, 1),
@@ -71,47 +58,6 @@ def pid_response(gains: Array) -> Array:
 
     zero = jnp.zeros((), gains.dtype)
     return lax.scan(step, (zero, zero, zero, zero + 1), None, length=80)[1]
-
-
-@ENGINEERING.add(_normal(4), 0.3 * jnp.eye(4) + 0.05 * _normal(4, 4), argnums=(0, 1))
-def unscented_mean(x: Array, root: Array) -> tuple[Array, Array]:
-    """Mean and covariance of range and bearing, by sigma points of a covariance's factor."""
-    factor = jnp.linalg.cholesky(root @ root.T + 0.1 * jnp.eye(4))
-    points = jnp.concatenate([x[None], x + 2 * factor.T, x - 2 * factor.T])
-    weights = jnp.full(9, 0.1).at[0].set(0.2)
-    seen = jax.vmap(lambda p: jnp.stack([jnp.hypot(p[0] + 4, p[1]), jnp.arctan2(p[1], p[0] + 4)]))(
-        points
-    )
-    mean = weights @ seen
-    return mean, (seen - mean).T @ (weights[:, None] * (seen - mean))
-
-
-@ENGINEERING.add(0.2 * _normal(20, 3))
-def gyro_attitude(rates: Array) -> Array:
-    """The attitude after twenty samples of a gyroscope, by quaternions."""
-    q = jnp.array([1.0, 0.0, 0.0, 0.0])
-    for w in rates:
-        angle = jnp.sqrt(w @ w + 1e-12)
-        d = jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) / angle * w])
-        q = jnp.concatenate([
-            (q[0] * d[0] - q[1:] @ d[1:])[None], q[0] * d[1:] + d[0] * q[1:] + _cross(q[1:], d[1:])
-        ])  # fmt: skip
-    return q
-
-
-@ENGINEERING.add(_normal(6))
-def arm_pose(q: Array) -> Array:
-    """Position and axis of the hand of an arm of six joints, by Denavit and Hartenberg."""
-    a, d = (0.0, 0.43, 0.02, 0.0, 0.0, 0.0), (0.67, 0.0, 0.15, 0.43, 0.0, 0.06)
-    turns = (-np.pi / 2, 0.0, np.pi / 2, -np.pi / 2, np.pi / 2, 0.0)
-    t = jnp.eye(4)
-    for k, twist in enumerate(turns):
-        c, s, ca, sa = jnp.cos(q[k]), jnp.sin(q[k]), np.cos(twist), np.sin(twist)
-        t = t @ jnp.array([
-            [c, -s * ca, s * sa, a[k] * c], [s, c * ca, -c * sa, a[k] * s],
-            [0, sa, ca, d[k]], [0, 0, 0, 1.0],
-        ])  # fmt: skip
-    return jnp.concatenate([t[:3, 3], t[:3, 2]])
 
 
 @ENGINEERING.add(_normal(3), _normal(3), argnums=(0, 1))
@@ -248,15 +194,6 @@ def ecosystem(n: Array, a: Array) -> Array:
     return n * (1 - n + eaten)
 
 
-@ENGINEERING.add(_uniform(0.1, 0.9, 12), _uniform(0.1, 1, 3), argnums=(0, 1))
-def epidemic(x: Array, p: Array) -> Array:
-    """Rates of susceptible, exposed and infected in four groups by age."""
-    s, e, i = x.reshape(3, 4)
-    meet = jnp.exp(-jnp.abs(jnp.arange(4.0)[:, None] - jnp.arange(4.0)))
-    force = p[0] * s * (meet @ i)
-    return jnp.concatenate([-force, force - p[1] * e, p[1] * e - p[2] * i])
-
-
 @ENGINEERING.add(jnp.array([-60.0, 0.1, 0.5, 0.4]), _uniform(0.5, 1, 4), argnums=(0, 1))
 def axon(x: Array, g: Array) -> Array:
     """Rates of a patch of membrane with gates, after Hodgkin and Huxley."""
@@ -296,20 +233,6 @@ def burgers(u: Array) -> Array:
     speed = jnp.maximum(jnp.abs(a), jnp.abs(b))
     flux = 0.25 * (a * a + b * b) - 0.5 * speed * (b - a)
     return u - 0.1 * (flux - jnp.roll(flux, 1))
-
-
-@ENGINEERING.add(_uniform(0.5, 2, 16), _normal(16), argnums=(0, 1))
-def shallow_water(h: Array, q: Array) -> tuple[Array, Array]:
-    """Fluxes after Harten, Lax and van Leer between the cells of a channel."""
-    u, c = q / h, jnp.sqrt(9.81 * h)
-    low = jnp.minimum(jnp.minimum(u[:-1] - c[:-1], u[1:] - c[1:]), -1e-3)
-    high = jnp.maximum(jnp.maximum(u[:-1] + c[:-1], u[1:] + c[1:]), 1e-3)
-    pressure = q * u + 4.905 * h * h
-
-    def between(f: Array, x: Array) -> Array:
-        return (high * f[:-1] - low * f[1:] + low * high * (x[1:] - x[:-1])) / (high - low)
-
-    return between(q, h), between(pressure, q)
 
 
 @ENGINEERING.add(_uniform(0.8, 1.2, 10), _normal(10), argnums=(0, 1))
@@ -421,14 +344,6 @@ def bonds(p: Array, coupons: Array) -> Array:
     return (alive * coupons[:, None] * discount).sum(1)
 
 
-@ENGINEERING.add(_uniform(0.5, 1.5, 4), _normal(12, 2), _normal(12), argnums=0)
-def gaussian_process(p: Array, x: Array, y: Array) -> Array:
-    """Residuals of twelve data, whitened by the factor of their covariance."""
-    d = (x[:, None] - x) / p[:2]
-    k = p[2] * jnp.exp(-0.5 * (d * d).sum(-1)) + 0.1 * p[3] * jnp.eye(12)
-    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(k), y, lower=True)
-
-
 @ENGINEERING.add(_normal(5), 0.5 * _normal(30, 5), argnums=0)
 def logistic_scores(w: Array, x: Array) -> Array:
     """Contributions of thirty data to the score of a logistic regression."""
@@ -449,40 +364,6 @@ def point_to_plane(pose: Array, points: Array) -> Array:
     return ((moved - 0.1) * normal).sum(1)
 
 
-@ENGINEERING.add(
-    jnp.array([400.0, 410, 320, 240, -0.1, 0.01, 0.001, 0.002]), _normal(16, 3), argnums=(0, 1)
-)
-def distorted_pixels(camera: Array, points: Array) -> Array:
-    """Pixels of sixteen points with radial and tangential distortion."""
-    x, y = points[:, 0] / (points[:, 2] + 4), points[:, 1] / (points[:, 2] + 4)
-    r2 = x * x + y * y
-    radial = 1 + camera[4] * r2 + camera[5] * r2**2
-    u = x * radial + 2 * camera[6] * x * y + camera[7] * (r2 + 2 * x * x)
-    v = y * radial + camera[6] * (r2 + 2 * y * y) + 2 * camera[7] * x * y
-    return jnp.stack([camera[0] * u + camera[2], camera[1] * v + camera[3]], 1)
-
-
-@ENGINEERING.add(jnp.array([1.2, 0.3, 0.5, 0.4, 0.8, 1.0]))
-def orbit_state(elements: Array) -> Array:
-    """Position and velocity from orbital elements; Kepler's equation by six steps of Newton."""
-    a, e, i, node, arg, mean = elements
-    anomaly = mean
-    for _ in range(6):
-        anomaly = anomaly - (anomaly - e * jnp.sin(anomaly) - mean) / (1 - e * jnp.cos(anomaly))
-    c, s, root = jnp.cos(anomaly), jnp.sin(anomaly), jnp.sqrt(1 - e * e)
-    place = a * jnp.stack([c - e, root * s, 0 * s])
-    speed = jnp.stack([-s, root * c, 0 * s]) / (jnp.sqrt(a) * (1 - e * c))
-
-    def about(axis: int, angle: Array) -> Array:
-        c, s = jnp.cos(angle), jnp.sin(angle)
-        one, zero = jnp.ones_like(c), jnp.zeros_like(c)
-        rows = [[c, -s, zero], [s, c, zero], [zero, zero, one]]
-        return jnp.roll(jnp.array(rows), (axis + 1, axis + 1), (0, 1))
-
-    turn = about(2, node) @ about(0, i) @ about(2, arg)
-    return jnp.concatenate([turn @ place, turn @ speed])
-
-
 @ENGINEERING.add(jnp.array([1.0, 0.1, 0.2, 0.0, 0.9, 0.3]))
 def oblate_orbit(x: Array) -> Array:
     """Ten Runge-Kutta steps about an oblate planet."""
@@ -494,16 +375,6 @@ def oblate_orbit(x: Array) -> Array:
         return jnp.concatenate([x[3:], -x[:3] / r2**1.5 * (1 + bulge)])
 
     return lax.fori_loop(0, 10, lambda _, x: runge_kutta(rate, x, 0.05), x)
-
-
-@ENGINEERING.add(1.5 * jnp.asarray(np.mgrid[:2.0, :2, :2].reshape(3, 8).T) + 0.1 * _normal(8, 3))
-def argon_forces(x: Array) -> Array:
-    """Forces of eight atoms with a cutoff, after Lennard and Jones."""
-    d = x[:, None] - x
-    r2 = (d * d).sum(-1)
-    near = (r2 < 4) & (r2 > 0)
-    inverse = 1 / jnp.where(near, r2, 1.0)
-    return (jnp.where(near, 48 * inverse**7 - 24 * inverse**4, 0)[..., None] * d).sum(1)
 
 
 @ENGINEERING.add(_normal(8, 8), jnp.array([0.7, 0.1]), argnums=(0, 1))

@@ -11,4 +11,4 @@ from scripts.benchmarks.functions.realistic import REALISTIC
 SETS: dict[str, Cases] = {
     "realistic": REALISTIC, "engineering": ENGINEERING, "loops": LOOPS, "points": POINTS
 }  # fmt: skip
-"""Functions with a point each; those of a set have names of their own."""
+"""Functions with a point each."""

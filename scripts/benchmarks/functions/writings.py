@@ -70,38 +70,6 @@ def _between(n: int, i: np.ndarray, j: np.ndarray) -> Callable[[Any], Any]:
     return lambda f: jnp.zeros((n, f.shape[1]), f.dtype).at[j].add(f).at[i].add(-f)
 
 
-def poses_2d(n: int = 400) -> PointProblem:
-    """What pairs of poses in the plane differ by from what was measured."""
-    i, j = _ends(n, n // 4)
-    seen = np.random.default_rng(1).normal(size=(len(i), 3))
-
-    def first(a: Any, b: Any, m: Any) -> Any:
-        c, s = jnp.cos(a[2]), jnp.sin(a[2])
-        x, y = b[0] - a[0], b[1] - a[1]
-        turn = b[2] - a[2] - m[2]
-        turn = jnp.arctan2(jnp.sin(turn), jnp.cos(turn))
-        return stack([c * x + s * y - m[0], c * y - s * x - m[1], turn])
-
-    def last(a: Any, b: Any, m: Any) -> Any:
-        c, s = jnp.cos(a[..., 2]), jnp.sin(a[..., 2])
-        back = stack([stack([c, s], -1), stack([-s, c], -1)], -2)
-        move = jnp.einsum("...ij,...j->...i", back, (b - a)[..., :2])
-        turn = (b - a - m)[..., 2:]
-        return jnp.concatenate([move - m[..., :2], jnp.arctan2(jnp.sin(turn), jnp.cos(turn))], -1)
-
-    def stages(z: Any) -> Any:
-        p = z.reshape(n, 3)
-        c, s = jnp.cos(p[:, 2]), jnp.sin(p[:, 2])
-        back = jnp.stack([c, s, -s, c], -1).reshape(n, 2, 2)
-        move = jax.vmap(jnp.matmul)(back[i], p[j, :2] - p[i, :2]) - seen[:, :2]
-        turn = p[j, 2] - p[i, 2] - seen[:, 2]
-        turn = jnp.arctan2(jnp.sin(turn), jnp.cos(turn))
-        return jnp.concatenate([move, turn[:, None]], 1).ravel()
-
-    gather = lambda z: (*_at_edges(z, n, i, j), seen)  # noqa: E731
-    return PointProblem(3 * n, gather, first, last, lambda e: e, "two stages", stages)
-
-
 def turn_of(w: Any) -> Any:
     """The quaternion [4, …] of a rotation vector [3, …], safe at zero."""
     s = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
@@ -490,36 +458,9 @@ def layer(n: int = 200) -> PointProblem:
     return PointProblem(4 * n, gather, first, last, scatter, "two stages", stages)
 
 
-def contact(n: int = 300) -> PointProblem:
-    """Forces of discs on others that they may touch."""
-    i, j = _ends(n, 2 * n)
-
-    def first(a: Any, b: Any) -> Any:
-        d = b - a
-        r = jnp.sqrt(d[0] ** 2 + d[1] ** 2 + 0.1)
-        return jnp.where(r < 2, (2 - r) ** 2 / r, 0.0) * d
-
-    def last(a: Any, b: Any) -> Any:
-        r = jnp.sqrt(jnp.sum((b - a) ** 2, -1, keepdims=True) + 0.1)
-        return jnp.where(r < 2, (2 - r) ** 2, 0.0) * (b - a) / r
-
-    def by_energy(z: Any) -> Any:
-        def energy(a: Any, b: Any) -> Any:
-            r = jnp.sqrt(jnp.sum((b - a) ** 2) + 0.1)
-            return -jnp.where(r < 2, (2 - r) ** 3, 0.0) / 3
-
-        force = jax.vmap(jax.grad(energy, 1))(*gather(z))
-        return scatter(force).ravel()
-
-    scatter = _between(n, i, j)
-    gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return PointProblem(2 * n, gather, first, last, scatter, "energy by grad", by_energy)
-
-
 PROBLEMS: dict[str, Callable[..., PointProblem]] = {
     f.__name__: f
     for f in (
-        poses_2d, poses_3d, bricks, tetrahedra, shell, truss, bundle, volumes, reaction, shooting,
-        layer, contact,
+        poses_3d, bricks, tetrahedra, shell, truss, bundle, volumes, reaction, shooting, layer,
     )
 }  # fmt: skip
