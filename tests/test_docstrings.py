@@ -41,7 +41,6 @@ MODULES = [
     "veenv.export.c",
     "veenv.engine.interop",
     "veenv.engine.api",
-    "veenv.measure.measured",
     "veenv.orders.order",
     "veenv.structure.packed",
     "veenv.structure.packed_product",

@@ -30,6 +30,7 @@ from scripts.benchmarks.programs import compiled, forget
 from scripts.benchmarks.tables import Table, geometric_mean, named
 from veenv.kernel.cpu import bodies
 from veenv.kernel.scalar_program import ScalarProgram
+from veenv.measure.timing import interleaved
 
 COLUMNS = (
     "mechanism", "lines", "of tests", "rows changed", "time without", "worst row", "first call",
@@ -38,6 +39,7 @@ COLUMNS = (
 _KEYS = re.compile(r"key = \d+")
 """What kernels are called by, which depends on the build."""
 _BUILDS = itertools.count()
+_ROUNDS = 1000
 
 
 class Row(NamedTuple):
@@ -134,29 +136,10 @@ def measured(name: str, seconds: float, minutes: float) -> tuple[int, list[Ratio
                 for off in (False, True):
                     firsts[off].append(_built(row, points, one, off=off)[1])
             runs = {"with": own, "without": other}
-            times = interleaved(runs, points, seconds)
+            times = interleaved(runs, points, _ROUNDS, seconds=seconds, clock=time.process_time)
             ratio = float(np.median(times["without"] / times["with"]))
             changed.append((row.name, ratio, float(np.median(firsts[1]) / np.median(firsts[0]))))
     return number, changed
-
-
-def interleaved(runs: Mapping[str, Any], points: Any, seconds: float) -> dict[str, np.ndarray]:
-    """Processor seconds of a call of each program in each round, of at least five rounds."""
-    counts, times = {}, {name: list[float]() for name in runs}
-    for name, run in runs.items():
-        began, count = time.process_time(), 0
-        while count < 3 or (time.process_time() - began < 0.01 and count < 10_000):
-            jax.block_until_ready(run(*points))
-            count += 1
-        counts[name] = max(1, count // 2)
-    end = time.process_time() + seconds
-    while len(times[name]) < 5 or time.process_time() < end:
-        for name, run in runs.items():
-            began = time.process_time()
-            for _ in range(counts[name]):
-                jax.block_until_ready(run(*points))
-            times[name].append((time.process_time() - began) / counts[name])
-    return {name: np.array(found) for name, found in times.items()}
 
 
 def _built(row: Row, points: Any, one: Mechanism, *, off: bool) -> tuple[Any, float, str, bool]:

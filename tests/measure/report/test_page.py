@@ -9,14 +9,12 @@ import re
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import veenv
 from veenv.graph.playback import play
 from veenv.measure.proof import prove
 from veenv.measure.report import Subject, page, page_path, read_subjects, write_report
-from veenv.measure.report.sparsity import pattern
 from veenv.measure.timing import Timing, times
 from veenv.orders.shipped import best_for
 from veenv.tasks import Task
@@ -123,26 +121,6 @@ def test_nothing_is_said_of_a_graph_without_a_proof(cost):
     text = page(Subject(task, graph, bold, cost), prove(task, order.ids, 1))
     assert "optimal" not in text.replace("cheapest", "")
     assert "no order takes less" not in text
-
-
-@pytest.mark.parametrize("name", ["Robertson", "LIF", "Reprojection_batch8"])
-def test_the_pattern_covers_the_jacobian_and_is_no_larger_than_the_blocks(name, x64):
-    task = veenv.tasks.get(name)
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    found = pattern(task, graph.reverse())
-    dense = jax.jit(jax.jacrev(task.fun, task.argnums))(*task.example_args())
-    nonzero = sum(int(np.count_nonzero(block)) for block in jax.tree.leaves(dense))
-    total = sum(block.size for block in jax.tree.leaves(dense))
-    assert nonzero <= found.nonzero <= total == found.rows * found.columns
-    if max(found.rows, found.columns) <= 64:
-        assert found.cells.sum() == found.nonzero
-
-
-def test_a_pattern_of_a_slice_has_no_padding(x64):
-    task = Task("cut", lambda x: jnp.sin(x)[1:3], lambda: (np.arange(1.0, 6.0),), 0, "", "")
-    graph = veenv.make_graph(task.fun)(*task.example_args())
-    found = pattern(task, graph.reverse())
-    assert found.cells.astype(int).tolist() == [[0, 1, 0, 0, 0], [0, 0, 1, 0, 0]]
 
 
 def test_every_way_is_timed_as_xla_and_as_one_kernel():

@@ -11,11 +11,8 @@ from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import PlayedElimination
 from veenv.measure.proof import Proof
 from veenv.measure.report.source import CLASSICAL, Subject
-from veenv.measure.report.sparsity import SparsityPicture
 from veenv.measure.timing import JAX_MODES, KERNEL, OURS, SAME, Timing, machine
 from veenv.orders.shipped import proved_bound
-
-CELL = 10
 
 
 def sections(
@@ -184,34 +181,6 @@ def _times(bars: Sequence[Timing], missing: Sequence[str], batch: int) -> str:
         f'<th scope="col">ms</th><th scope="col">ratio to {named}, XLA</th>'
         '<th scope="col">10 … 90 %, ms</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>{notes}"
-    )
-
-
-def sparsity(found: SparsityPicture | None) -> str:
-    """The picture of the pattern, or why there is none."""
-    if found is None:
-        return "<p>The Jacobian is too large for a picture, or has no entries.</p>"
-    rows, columns = found.cells.shape
-    width, height = columns * CELL, rows * CELL
-    cells = "".join(
-        f'<rect x="{j * CELL}" y="{i * CELL}" width="{CELL - 1}" height="{CELL - 1}" '
-        f'opacity="{max(0.15, found.cells[i, j]):.2f}"/>'
-        for i in range(rows)
-        for j in range(columns)
-        if found.cells[i, j]
-    )
-    lines = [f"M0 {y * CELL - 0.5:.2f}H{width}" for y in found.row_edges]
-    lines += [f"M{x * CELL - 0.5:.2f} 0V{height}" for x in found.column_edges]
-    share = found.nonzero / (found.rows * found.columns)
-    text = (
-        f"{found.nonzero:,} of {found.rows * found.columns:,} entries ({share:.0%}) are not "
-        f"structurally zero; {found.rows:,} rows (outputs) by {found.columns:,} columns (inputs)."
-    )
-    size = max(120, min(480, 2 * width, 480 * width // max(height, 1)))
-    return (
-        f'<svg class="sparsity" viewBox="0 0 {width} {height}" style="width:{size}px" role="img" '
-        f'aria-label="{escape(text)}">{cells}<path d="{"".join(lines)}"/></svg>'
-        f"<p>{escape(text)}</p>"
     )
 
 

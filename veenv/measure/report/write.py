@@ -12,7 +12,6 @@ from veenv.graph.playback import PlayedElimination, play
 from veenv.measure.proof import Proof, prove
 from veenv.measure.report import html
 from veenv.measure.report.source import Subject
-from veenv.measure.report.sparsity import pattern
 from veenv.measure.timing import times
 from veenv.orders.documents import write_text
 
@@ -111,7 +110,6 @@ def page(
         for order in data["orders"]:
             order["removed"] = order["added"] = []
     sections = html.sections(subject, games, proof, bars, missing, batch)
-    sections["sparsity"] = html.sparsity(pattern(subject.task, subject.ids()["this order"]))
     return _fill(sections, data)
 
 
