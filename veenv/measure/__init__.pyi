@@ -1,3 +1,3 @@
-from . import arithmetic, comparison, measured, proof, report, timing, validation
+from . import arithmetic, comparison, proof, report, timing, validation
 
-__all__ = ["arithmetic", "comparison", "measured", "proof", "report", "timing", "validation"]
+__all__ = ["arithmetic", "comparison", "proof", "report", "timing", "validation"]
