@@ -107,14 +107,9 @@ CASES = {
 }
 _PROBLEMS = (
     ("hyperelastic hexahedra", problems.hexahedra, 6, 5),
-    ("hyperelastic tetrahedra", problems.tetrahedra, 6, 5),
-    ("tetrahedra by eigenvalues", problems.principal, 6, 5),
     ("shell of triangles", problems.shell, 20, 14),
-    ("truss with contact", problems.truss, 25, 17),
-    ("poses in the plane", problems.poses_2d, 400, 200),
     ("poses in space", problems.poses_3d, 200, 100),
     ("elastic rod", problems.rod, 500, 150),
-    ("limited finite volumes", problems.volumes, 30, 24),
     ("BCOO network", problems.network, 500, 300),
     ("steps of a scan", problems.time_steps, 400, 200),
     ("attention over neighbours", problems.attention, 100, 150),

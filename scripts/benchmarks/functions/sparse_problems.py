@@ -51,39 +51,6 @@ def hexahedra(n: int = 6) -> Problem:
     return forces, places.size
 
 
-def _neo_hooke(f: Any) -> Any:
-    strain, jump = f.T @ f, jnp.linalg.slogdet(f)[1]
-    return jnp.trace(strain) - 3 - 2 * jump + jnp.trace(jnp.linalg.inv(strain))
-
-
-def _hencky(f: Any) -> Any:
-    return jnp.sum(jnp.log(jnp.linalg.eigvalsh(f.T @ f)) ** 2)
-
-
-def tetrahedra(n: int = 6, density: Callable[[Any], Any] = _neo_hooke) -> Problem:
-    """As `hexahedra`, of six tetrahedra in each cube, summed by segments."""
-    places, cubes = _cubes(n)
-    six = [[0, 1, 3, 7], [0, 5, 1, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 4, 5, 7], [0, 6, 4, 7]]
-    cells = np.concatenate([cubes[:, corners] for corners in six])
-    edges = np.swapaxes(places[cells[:, 1:]] - places[cells[:, :1]], 1, 2)
-    inverses, volumes = np.linalg.inv(edges), np.abs(np.linalg.det(edges)) / 6
-
-    def energy(u: Any, inverse: Any, volume: Any) -> Any:
-        return volume * density(jnp.eye(3) + (u[1:] - u[0]).T @ inverse)
-
-    def forces(z: Any) -> Any:
-        u = 0.05 * z.reshape(-1, 3)
-        each = jax.vmap(jax.grad(energy))(u[cells], jnp.asarray(inverses), jnp.asarray(volumes))
-        return jax.ops.segment_sum(each.reshape(-1, 3), cells.ravel(), len(places)).ravel()
-
-    return forces, places.size
-
-
-def principal(n: int = 6) -> Problem:
-    """As `tetrahedra`, of a material that is given by the eigenvalues of the strain."""
-    return tetrahedra(n, _hencky)
-
-
 def shell(n: int = 20) -> Problem:
     """Forces on a sheet of triangles: in their planes, and against bending at their edges."""
     node = np.arange(n * n).reshape(n, n)
@@ -127,47 +94,12 @@ def triangulated(n: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def truss(n: int = 25) -> Problem:
-    """Forces on bars between nodes in the plane, which a wavy floor pushes back."""
-    i, j = triangulated(n)
-    rest = np.moveaxis(np.indices((n, n)), 0, -1).reshape(-1, 2) * 1.0
-    lengths = np.linalg.norm(rest[i] - rest[j], axis=1, keepdims=True)
-
-    def forces(z: Any) -> Any:
-        p = jnp.asarray(rest) + 0.1 * z.reshape(-1, 2)
-        d = p[i] - p[j]
-        pull = (1 - jnp.asarray(lengths) / jnp.sqrt(jnp.sum(d * d, axis=1, keepdims=True))) * d
-        gap = p[:, 1] - 0.05 * jnp.sin(p[:, 0])
-        push = jnp.where(gap < 0, 100 * gap, 0)
-        return jnp.zeros_like(p).at[i].add(pull).at[j].add(-pull).at[:, 1].add(push).ravel()
-
-    return forces, 2 * n * n
-
-
 def pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
     """A path through n nodes and some more pairs."""
     rng = np.random.default_rng(0)
     first = rng.integers(0, n, loops)
     second = (first + rng.integers(2, n - 1, loops)) % n
     return np.append(np.arange(n - 1), first), np.append(np.arange(1, n), second)
-
-
-def poses_2d(n: int = 400) -> Problem:
-    """Errors of relative poses in the plane, as a robot measures them."""
-    i, j = pairs(n, n // 2)
-    measured = np.random.default_rng(1).normal(size=(len(i), 3))
-
-    def error(a: Any, b: Any, m: Any) -> Any:
-        c, s, d = jnp.cos(a[2]), jnp.sin(a[2]), b[:2] - a[:2]
-        turn = b[2] - a[2] - m[2]
-        moved = jnp.stack([c * d[0] + s * d[1], c * d[1] - s * d[0]]) - m[:2]
-        return jnp.append(moved, jnp.arctan2(jnp.sin(turn), jnp.cos(turn)))
-
-    def errors(z: Any) -> Any:
-        p = z.reshape(-1, 3)
-        return jax.vmap(error)(p[i], p[j], jnp.asarray(measured)).ravel()
-
-    return errors, 3 * n
 
 
 def rotation(w: Any) -> Any:
@@ -222,29 +154,6 @@ def rod(n: int = 500) -> Problem:
         return jnp.sum((lengths - 1) ** 2) + jnp.sum(bends**2) + jnp.sum(twists**2)
 
     return jax.grad(energy), 4 * n
-
-
-def volumes(n: int = 30) -> Problem:
-    """Burgers' equation on cells in no order, with minmod-limited slopes."""
-    node = np.random.default_rng(0).permutation(n * n).reshape(n, n)
-    sides = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:]), (node[:-1, :-1], node[1:, 1:])]
-    i, j = (np.concatenate([pair[k].ravel() for pair in sides]) for k in (0, 1))
-    degree = np.bincount(np.append(i, j), minlength=n * n)
-
-    def minmod(a: Any, b: Any) -> Any:
-        smaller = jnp.where(jnp.abs(a) < jnp.abs(b), a, b)
-        return jnp.where(a * b > 0, smaller, 0)
-
-    def change(u: Any) -> Any:
-        jump = u[j] - u[i]
-        slope = jnp.zeros_like(u).at[i].add(jump).at[j].add(jump) / jnp.asarray(degree, u.dtype)
-        left = u[i] + minmod(slope[i], jump) / 2
-        right = u[j] - minmod(slope[j], jump) / 2
-        fastest = jnp.maximum(jnp.abs(left), jnp.abs(right))
-        flux = (left**2 + right**2) / 4 - fastest * (right - left) / 2
-        return jnp.zeros_like(u).at[i].add(-flux).at[j].add(flux)
-
-    return change, n * n
 
 
 def network(n: int = 500) -> Problem:

@@ -13,14 +13,9 @@ from tests.oracles.jacobians import quick_jit
 
 SIZES = {
     "hexahedra": 2,
-    "tetrahedra": 2,
-    "principal": 2,
     "shell": 5,
-    "truss": 5,
-    "poses_2d": 12,
     "poses_3d": 8,
     "rod": 12,
-    "volumes": 6,
     "network": 20,
     "time_steps": 12,
     "attention": 12,
@@ -28,8 +23,7 @@ SIZES = {
     "phases": 4,
     "pipes": 8,
 }
-SLOW = {"hexahedra", "tetrahedra", "principal", "shell", "poses_3d", "rod"}
-SLOW |= {"volumes", "attention", "upwind"}
+SLOW = {"hexahedra", "shell", "poses_3d", "rod", "attention", "upwind"}
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SIZES]
 
 
