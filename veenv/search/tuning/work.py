@@ -10,13 +10,11 @@ import json
 import math
 import operator
 import os
-import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,7 +23,9 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from llvmlite import binding as llvm
 
+from veenv import __version__
 from veenv.graph.graph import Graph
 from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.linearisation import linearise
@@ -119,33 +119,15 @@ def where() -> Mapping[str, str]:
     return {
         "backend": device.platform,
         "device": device.device_kind,
-        "processor": _processor() if device.platform == "cpu" else "",
+        "processor": llvm.get_host_cpu_name() if device.platform == "cpu" else "",
         "cores": str(os.cpu_count()),
         "x64": str(bool(settings.jax_enable_x64)),
         "matmul precision": str(settings.jax_default_matmul_precision),
         "XLA flags": os.environ.get("XLA_FLAGS", "")[:500],
         "jax": jax.__version__,
-        "jaxlib": _version("jaxlib"),
-        "veenv": _version("veenv"),
+        "jaxlib": version("jaxlib"),
+        "veenv": __version__,
     }
-
-
-@cache
-def _processor() -> str:
-    """The model of the processor, as far as the system tells."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2] for line in text.splitlines() if line.startswith("model name"))
-    return next(names, platform.machine()).strip()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def free_bytes() -> float:
