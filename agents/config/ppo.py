@@ -57,7 +57,7 @@ class PPOConfig:
     from_nothing: bool = False
     """Start from no order on large graphs: with a window, the first update chooses among the
     vertices that cost least now."""
-    hidden: int = 64
+    hidden: int = 32
     """Width of the network's layers."""
     num_hops: int = 1
     """Hops over which neighbours' features are summed for the network, free of parameters."""
