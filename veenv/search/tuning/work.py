@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import binding as llvm
 
-from veenv import __version__
 from veenv.graph.graph import Graph
 from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.linearisation import linearise
@@ -125,9 +124,15 @@ def where() -> Mapping[str, str]:
         "matmul precision": str(settings.jax_default_matmul_precision),
         "XLA flags": os.environ.get("XLA_FLAGS", "")[:500],
         "jax": jax.__version__,
-        "jaxlib": version("jaxlib"),
-        "veenv": __version__,
+        "jaxlib": _version("jaxlib"),
+        "veenv": _version("veenv"),
     }
+
+
+def _version(package: str) -> str:
+    with contextlib.suppress(PackageNotFoundError):  # of a checkout that is not installed
+        return version(package)
+    return ""
 
 
 def free_bytes() -> float:
