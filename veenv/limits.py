@@ -50,8 +50,8 @@ MAX_OPERATIONS = 60_000
 """Operations of a kernel: more of them take longer than about fifteen seconds to compile."""
 BODY = 2000
 """Operations of a loop's body, about, up to which its code is short: it compiles in 0.05 s."""
-STACKED = 1 << 16
-"""Numbers of a point that loops stack: of a vector of points 4 MB, more than caches hold."""
+STACKED = 1 << 18
+"""Numbers of a point that loops stack: of a vector of points 16 MB, more than caches hold."""
 LONG = 10_000
 """Operations that take longer to compile than JAX's modes take to trace."""
 LOOKED_AT = 500_000

@@ -14,6 +14,8 @@ import veenv
 from tests.export.test_c import COMPILER, compare
 from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.scalar_program import CannotFuseError
 
 
 def saved(x: Any, n: Any) -> Any:
@@ -135,6 +137,21 @@ def every_other(x: Any, n: Any) -> Any:
     return lax.while_loop(lambda c: c[0] < 30, step, start)
 
 
+def chosen(x: Any, n: Any) -> Any:
+    """One of two arrays, both of one's own making or one the same everywhere, read in places."""
+    y, _, found = saved(x, n)
+    rows = jnp.stack([found, 2 * found, found + 1], 1)
+    full = lax.cond(n < 9, lambda: (rows, found), lambda: (rows * 0, jnp.full(40, -jnp.inf)))
+    either = jnp.where(y < 5.1, rows.ravel(), jnp.linspace(0.0, 1.0, 120))
+    at = (
+        full[0][n % 40],
+        full[1][(2 * n) % 41],
+        either[3 * n],
+        lax.dynamic_slice(either, (n,), (5,)),
+    )
+    return [jnp.where(jnp.isfinite(z), z, -1.0) for z in at]
+
+
 @pytest.fixture(autouse=True)
 def usual_promotion() -> Any:
     with jax.numpy_dtype_promotion("standard"):
@@ -152,6 +169,7 @@ FUNCTIONS = [
     branched,
     before,
     every_other,
+    chosen,
 ]
 
 
@@ -193,3 +211,22 @@ def test_long_arrays(size: int):
 
     args = points()
     np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))
+
+
+def test_chosen_arrays_may_be_longer_than_a_program():
+    """Only what is read of them counts."""
+
+    def rows(x: Any, n: Any) -> Any:
+        full = jnp.full((300, 20), jnp.inf)
+        step = lambda c: (c[0] + 1, c[1].at[c[0]].set(x * jnp.arange(20)))  # noqa: E731
+        found = lax.while_loop(lambda c: c[0] < 4 * n, step, (n * 0, full))[1]
+        return lax.cond(x > 0.5, lambda: found, lambda: full)
+
+    some = lambda x, n: rows(x, n)[n % 3]  # noqa: E731
+    args = jnp.array([0.3, 0.6, 1.3]), jnp.array([1, 2, 0])
+    found, wanted = (jax.jit(jax.vmap(f))(*args) for f in (veenv.fuse(some), some))
+    np.testing.assert_allclose(found, wanted, 1e-6)
+    point = jnp.asarray(0.3), jnp.asarray(1)
+    assert trace_point(some, point, {}, (0, 1)).program(2_000).count("select") < 100
+    with pytest.raises(CannotFuseError, match="more than 2,000 scalar operations"):
+        trace_point(rows, point, {}, (0, 1)).program(2_000)

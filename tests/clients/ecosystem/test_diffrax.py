@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters, usual_promotion
 from tests.engine.corpus.case import case, uniform
-from veenv import jacve
+from veenv import fuse, jacve
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 dfx = library("diffrax")
@@ -124,3 +124,19 @@ def test_loops_have_the_modes_that_jax_has():
         expected = jax.jit(jax.jacfwd(forward, 1))(X, RATES)
         for jacobian in (jacve(forward, argnums=1), jacve(direct, "forward", 1)):
             np.testing.assert_allclose(jax.jit(jacobian)(X, RATES), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [dfx.Tsit5, dfx.Dopri5])
+def test_interpolations_of_as_many_steps_as_there_are_by_default_are_kernels(solver):
+    """Arrays of 4,096 rows are memory of the loop; what is read of them is all that counts."""
+
+    def fun(start, rates):
+        solution = dfx.diffeqsolve(
+            dfx.ODETerm(_pendulum), solver(), 0.0, 0.5, 0.125, start, rates,
+            saveat=dfx.SaveAt(dense=True), stepsize_controller=dfx.PIDController(1e-4, 1e-6),
+        )  # fmt: skip
+        return solution.evaluate(0.3), solution.derivative(0.11)
+
+    point = jnp.array([0.4, 0.2]), jnp.array([0.3, 1.1, 0.2])
+    found, wanted = fuse(fun)(*point), fun(*point)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), found, wanted)

@@ -5,7 +5,8 @@ Operations have numbers, and arrays of these numbers are what primitives are com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from typing import Any
 
@@ -40,6 +41,8 @@ _ARITHMETIC = {
 
 They are known by an integer, which has the numbers of the arguments in its lower bits.
 """
+CARRY, COLUMN, OUTER = GIVEN = "carry", "column", "outer"
+"""While a body is built: what is carried, an array's entry of the step, an operation outside."""
 _NEUTRAL = frozenset({0, 1, -1})  # constants by which a sum, a difference or a product is simpler
 _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop", "write"})
 
@@ -60,6 +63,8 @@ class Builder:
         self.loops: dict[str, Any] = {}
         self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
         self._known: dict[Any, int] = {}
+        self._choices: dict[int, Any] = {}
+        self._counted = True
         self._special = bytearray()
         """Of each operation 2 if it is a constant, 1 if a neutral one or a negative, else 0."""
 
@@ -175,9 +180,10 @@ class Builder:
     def expect(self, count: int) -> None:
         """Refuses what takes so many operations more."""
         if self._computing + count > self._limit:
-            raise self._too_many()
+            raise self.too_many()
 
-    def _too_many(self) -> TooLongError:
+    def too_many(self) -> TooLongError:
+        """The error for more operations than there may be."""
         return TooLongError(
             f"the function takes more than {self._limit:,} scalar operations, the most "
             "that one kernel may have (it would take too long to compile)"
@@ -186,9 +192,9 @@ class Builder:
     def _add(self, op: Op, key: Any) -> int:
         """The number of an operation that is not known."""
         number = len(self.ops)
-        self._computing += op.name not in FREE
+        self._computing += self._counted and op.name not in FREE and op.name not in GIVEN
         if self._computing > self._limit or number >= _IDS:
-            raise self._too_many()
+            raise self.too_many()
         self._known[key] = number
         self.ops.append(op)
         special = op.name in ("const", "neg")
@@ -207,6 +213,39 @@ class Builder:
             if first.name == "entry" and all(op.args == first.args for op in ops):
                 return self._within(first.args[0], [op.attr for op in ops], ids)
         return self.op("array", first.dtype, *ids)
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Counts no operations: what is not needed is left out, and the rest is counted then."""
+        counted, self._counted = self._counted, False
+        try:
+            yield
+        finally:
+            self._counted = counted
+
+    def choice(self, array: int) -> tuple[int, Callable[[int], int], Callable[[int], int]] | None:
+        """The bool that chooses between two arrays, and what reads each; None of other arrays."""
+        if array not in self._choices:
+            self._choices[array] = self._choice(array)
+        return self._choices[array]
+
+    def _choice(self, array: int) -> Any:
+        ops = [self.ops[i] for i in self.ops[array].args]
+        alike = self.ops[array].name == "array" and all(
+            op.name == "select" and op.args[0] == ops[0].args[0] for op in ops
+        )
+        if not alike:
+            return None
+        either = [self._reader([op.args[k] for op in ops]) for k in (1, 2)]
+        return None if None in either else (ops[0].args[0], *either)
+
+    def _reader(self, ids: Sequence[int]) -> Callable[[int], int] | None:
+        """What reads the entries of an array that there is, or is the same everywhere."""
+        if all(i == ids[0] for i in ids):
+            return lambda place: ids[0]
+        array, dtype = self.array(ids), self.ops[ids[0]].dtype
+        there = self.ops[array].name != "array" or all(self.value(i) is not None for i in ids)
+        return (lambda place: self.op("read", dtype, array, place)) if there else None
 
     def entries(self, i: int) -> int | None:
         """How many entries an array has; None of a number, or of a whole input."""
@@ -342,7 +381,15 @@ def _logical(b: Builder, op: Op, values: Values) -> int | None:
 
 
 def _read(b: Builder, op: Op, values: Values) -> int | None:
-    return None if values[1] is None else entry(b, op.args[0], int(values[1]))
+    """An entry at a known place, or of each of two arrays between which one bool chooses."""
+    array, place = op.args
+    if values[1] is not None:
+        return entry(b, array, int(values[1]))
+    choice = b.choice(array)
+    if choice is None:
+        return None
+    which, *either = choice
+    return b.op("select", op.dtype, which, *(x(place) for x in either))
 
 
 def entry(b: Builder, whole: int, place: int) -> int:
@@ -427,7 +474,9 @@ def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
                 return found
     rows = np.broadcast_arrays(*(np.asarray(v, np.int64) for v in (which, x, y)))
     columns = zip(*(v.ravel().tolist() for v in rows), strict=True)
-    ids = [b.op("select", b.ops[p].dtype, w, p, q) for w, p, q in columns]
+    once = np.size(which) == 1 and rows[0].size > limits.WIDE
+    with b.uncounted() if once else nullcontext():  # few of them may be read, see `_read`
+        ids = [b.op("select", b.ops[p].dtype, w, p, q) for w, p, q in columns]
     return np.array(ids, np.int64).reshape(rows[0].shape)
 
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building import complex_numbers, steps
-from veenv.kernel.building.builder import Builder, Ids, choose, entry, reals, refuse_stacked
+from veenv.kernel.building.builder import (
+    CARRY,
+    COLUMN,
+    OUTER,
+    Builder,
+    Ids,
+    choose,
+    entry,
+    reals,
+    refuse_stacked,
+)
 from veenv.kernel.cpu.size import body_size
 from veenv.kernel.ordering import depth_first
 from veenv.kernel.scalar_program import (
@@ -27,8 +37,6 @@ from veenv.kernel.scalar_program import (
 
 SHORT = limits.BODY
 """Operations of all steps up to which a loop is unrolled: they fit one function of the code."""
-_CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
-"""While a body is built: what is carried, an array's entry of the step, an operation outside."""
 Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]
 """From a body's builder, what takes values in from outside, carries and entries to results."""
 
@@ -72,7 +80,7 @@ class _Body:
             return inner.const(op.attr)
         if op.name == "complex":
             return complex_numbers.pair(inner, *map(self.captured_one, op.args))
-        return inner.op(_OUTER, op.dtype, attr=i)
+        return inner.op(OUTER, op.dtype, attr=i)
 
     def divide(self, results: Sequence[int], same: dict[int, int]) -> None:
         """Finds what the results need, and what of it is the same in all steps.
@@ -82,7 +90,7 @@ class _Body:
         ops = self.inner.ops
         self.used, self._same, self._fixed = {*depth_first(ops, results)}, same, bytearray(len(ops))
         for i, op in enumerate(ops):
-            known = op.name in ("const", _OUTER) or i in same
+            known = op.name in ("const", OUTER) or i in same
             args = bool(op.args) and all(self._fixed[a] for a in op.args)
             self._fixed[i] = i in self.used and (known or args)
 
@@ -107,7 +115,7 @@ class _Body:
     def _moved(self, k: int, op: Op, args: Sequence[int]) -> int:
         if k in self._same:
             return self._same[k]
-        if op.name == _OUTER:
+        if op.name == OUTER:
             return op.attr
         if op.name == "const":
             return self.outer.const(op.attr)
@@ -267,7 +275,7 @@ def _tabulated(
         if i not in columns:
             if i not in stacked:
                 entries = steps.divided_by(ops, i, entries, b)
-            ops[i] = Op(_COLUMN, ops[i].dtype, (), len(columns))
+            ops[i] = Op(COLUMN, ops[i].dtype, (), len(columns))
             columns[i] = b.array(entries), entries
     return {numbers[i]: value for i, value in last.items()}
 
@@ -327,7 +335,7 @@ def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[I
     for ids in carry:
         parts = reals(body.outer, ids)
         dtypes = enumerate((body.outer.ops[i].dtype for i in parts), count)
-        inputs.append([body.inner.op(_CARRY, dtype, attr=k) for k, dtype in dtypes])
+        inputs.append([body.inner.op(CARRY, dtype, attr=k) for k, dtype in dtypes])
         count += len(parts)
         arrays.append(_as_given(body, ids, inputs[-1]))
     return inputs, arrays
@@ -431,7 +439,7 @@ def _entries(
             array = body.outer.array(entries_of)
             if array not in known:
                 dtype = body.outer.ops[array].dtype
-                known[array] = body.inner.op(_COLUMN, dtype, attr=len(columns))
+                known[array] = body.inner.op(COLUMN, dtype, attr=len(columns))
                 columns[known[array]] = array, entries_of
             inside.append(known[array])
         entries.append(_as_given(body, ids[0], inside))

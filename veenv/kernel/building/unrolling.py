@@ -30,6 +30,7 @@ from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.scalar_program import (
     DTYPES,
+    FREE,
     PAIRS,
     CannotFuseError,
     Leaf,
@@ -229,6 +230,8 @@ def _program(
     program = needed(walker.builder.ops, inputs, outputs, results)
     if ruled := frozenset(_ruled(closed, program)):
         program = replace(program, ruled=ruled)
+    if sum(op.name not in FREE for op in program.ops) > limit:
+        raise walker.builder.too_many()
     refuse_stacked(program.stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
