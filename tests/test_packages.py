@@ -113,6 +113,19 @@ def test_a_checkout_holds_no_link():
 
 
 @pytest.mark.whole
+def test_what_few_need_is_loaded_by_those_who_ask_for_it():
+    program = """
+import sys, veenv
+assert "jax" not in sys.modules
+veenv.jacve, veenv.fuse, veenv.SparseTensor
+late = {"scipy", "numba", "matplotlib", "equinox", "gymnasium", "jax.experimental.sparse"}
+print(sorted(late & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.whole
 def test_the_folder_is_no_package_of_its_own():
     done = subprocess.run([sys.executable, "-c", "import agents"], capture_output=True, cwd=ROOT)
     assert b"write `from veenv import agents`" in done.stderr

@@ -109,8 +109,9 @@ def lines_of(place: str) -> int:
     for node in wanted or tree.body:
         kept |= {*range(getattr(node, "lineno", 1), (getattr(node, "end_lineno", 0) or 0) + 1)}
         for inner in ast.walk(node):
-            said = isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant)
-            if isinstance(inner, (ast.Import, ast.ImportFrom)) or said:
+            if isinstance(inner, ast.Import | ast.ImportFrom) or (
+                isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant)
+            ):
                 kept -= {*range(inner.lineno, (inner.end_lineno or 0) + 1)}
     return sum(bool(lines[k - 1].split("#")[0].strip()) for k in kept)
 
@@ -181,9 +182,9 @@ def switched(one: Mechanism, off: bool, emitted: list[str], calls: list[str]) ->
         def salted(self: ScalarProgram) -> str:
             return hashlib.sha256(f"{digest(self)} {salt}".encode()).hexdigest()
 
-        def noted_code(*texts: str, **named: Any) -> Any:
-            emitted.extend(texts)
-            return compile_objects(*texts, **named)
+        def noted_code(text: str, stack: int = 0) -> Any:
+            emitted.append(text)
+            return compile_objects(text, stack)
 
         stack.enter_context(mock.patch.object(ScalarProgram, "digest", salted))
         stack.enter_context(mock.patch.object(bodies, "objects_of", noted_code))

@@ -328,7 +328,7 @@ TASKS = {
 }
 
 
-def solutions(names: tuple[str, ...], repeats: int, *, small: bool = False) -> Iterator[Table]:
+def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Iterator[Table]:
     """For each problem, the seconds of each way to solve it.
 
     The first solution of a way is timed with all its preparation: compilation, colouring. Then the

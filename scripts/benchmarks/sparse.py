@@ -102,8 +102,9 @@ def _writings(names: Sequence[str], scale: float, repeats: int) -> Iterator[Tabl
     columns = "problem", "writing", "stored", "equations", "ms", "over", "first", "first over"
     yield (table := Table(*columns, "jacfwd's"))
     for name in names:
-        [size] = PROBLEMS[name].__defaults__ or ()
-        problem = PROBLEMS[name](max(2, round(scale * size)))
+        default = PROBLEMS[name].__defaults__
+        assert default is not None
+        problem = PROBLEMS[name](max(2, round(scale * default[0])))
         x = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1, problem.size))
         runs, first, modes = {}, {}, {}
         for writing, fun in writings(problem).items():
