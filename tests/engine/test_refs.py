@@ -106,16 +106,7 @@ def counted(x):
     return out[...] * number[...].astype(x.dtype)
 
 
-EVERY = [
-    plain,
-    loop,
-    several,
-    one_after_another,
-    inside_a_body,
-    inside_jit,
-    of_constants,
-    counted,
-]
+EVERY = [plain, loop, several, one_after_another, inside_a_body, inside_jit, of_constants, counted]
 
 
 def _expected(jacobian):

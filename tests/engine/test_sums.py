@@ -167,12 +167,7 @@ def test_shifts_along_both_axes_are_right(order, x64):
 def _cut(start, size, n=6):
     """x[start : start + size] of a vector of n, as a unit edge."""
     s = structure.make(
-        (size,),
-        (n,),
-        unit=True,
-        link=structure.Link.SELECTION,
-        link_out=(0,),
-        link_in=(0,),
+        (size,), (n,), unit=True, link=structure.Link.SELECTION, link_out=(0,), link_in=(0,)
     )
     name = canonical(size, n, 0, 1, start, 1, size)
     return edge.Edge(s, None, np.float64, 1, Selection(name, (size,), (n,)))

@@ -90,8 +90,7 @@ def _segments(rng: np.random.Generator) -> Step:
     segment, back = rng.integers(0, 5, SIZE), rng.integers(0, 5, SIZE)
     pattern = np.eye(5, dtype=bool)[segment].T
     return Step(
-        lambda x: jax.ops.segment_sum(x * x, segment, 5)[back],
-        lambda s: _meets(pattern, s)[back],
+        lambda x: jax.ops.segment_sum(x * x, segment, 5)[back], lambda s: _meets(pattern, s)[back]
     )
 
 

@@ -127,10 +127,7 @@ CASES: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
         (array(2, 4),),
     ),
     "clipped": (lambda x: x.at[PLACES + 3, 1].get(mode="clip"), (array(6, 3),)),
-    "along an axis": (
-        lambda x: jnp.take_along_axis(x, PLACES[None, :3] % 2, 1),
-        (array(1, 3),),
-    ),
+    "along an axis": (lambda x: jnp.take_along_axis(x, PLACES[None, :3] % 2, 1), (array(1, 3),)),
     "added": (lambda x, y: x.at[PLACES].add(y), (array(6, 2), array(5, 2, seed=1))),
     "added in a corner": (
         lambda x, y: x.at[1:, PLACES[:3]].add(y, mode="drop"),

@@ -44,10 +44,7 @@ def _step(q, v):
 
 
 Q, V = uniform(2), uniform(2, seed=1)
-CASES = [
-    case("kinematics", _kinematics, Q),
-    case("step", _step, Q, V, argnums=(0, 1)),
-]
+CASES = [case("kinematics", _kinematics, Q), case("step", _step, Q, V, argnums=(0, 1))]
 
 
 @pytest.mark.parametrize("case", parameters(CASES))

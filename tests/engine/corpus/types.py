@@ -22,11 +22,7 @@ def _jacrev(fun, argnums):
 
 
 def _mixed(x, y, z):
-    return {
-        "a": x * y.astype(x.dtype),
-        "b": jnp.sin(z.astype(jnp.float32)) * y[0],
-        "c": x.sum(),
-    }
+    return {"a": x * y.astype(x.dtype), "b": jnp.sin(z.astype(jnp.float32)) * y[0], "c": x.sum()}
 
 
 CASES = [
@@ -64,9 +60,7 @@ CASES = [
         zero=True,
     ),
     case(
-        "implicit_integers_and_booleans",
-        promoted(lambda x: x * jnp.arange(4) + (x > 0) * x**2),
-        X,
+        "implicit_integers_and_booleans", promoted(lambda x: x * jnp.arange(4) + (x > 0) * x**2), X
     ),
     case("implicit_complex", promoted(lambda x: jnp.abs(x + 1j * jnp.sin(x))), X),
     case("weak_scalars", lambda x: 2 * x + jnp.float32(1.5) * x - x / 3, F32, tol=SINGLE),

@@ -264,9 +264,6 @@ def test_gradients_pass_through_entries(x64):
 
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
     found, expected = quick_jit(
-        lambda x: (
-            jax.grad(size)(x),
-            jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x),
-        )
+        lambda x: (jax.grad(size)(x), jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x))
     )(x)
     np.testing.assert_allclose(found, expected, rtol=1e-10)

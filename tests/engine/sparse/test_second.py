@@ -196,10 +196,7 @@ def test_laplacians_in_a_batch_of_trees(x64):
 def test_laplacians_through_indices_at_run_time(x64):
     at = np.array([0, 5, 7, 5])
     found, expected = quick_jit(
-        lambda x, at: (
-            veenv.laplacian(segments)(x, at),
-            jnp.trace(jax.hessian(segments)(x, at)),
-        )
+        lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
     )(X, at)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
