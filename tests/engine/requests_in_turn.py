@@ -180,25 +180,19 @@ def oracle(case: Case) -> Callable[..., Any]:
 
 
 REQUESTS: dict[str, tuple[Callable[[Case], Any], Callable[[Case], Any]]] = {
-    "value and Jacobian": (
-        lambda c: veenv.value_and_jacve(c.fun, **c.options),
-        lambda c: lambda *args: (c.fun(*args), first(c, oracle(c)(*args))),
-    ),
+    "value and Jacobian": (lambda c: veenv.value_and_jacve(c.fun, **c.options),
+        lambda c: lambda *args: (c.fun(*args), first(c, oracle(c)(*args)))),
     "Jacobian": (jacobian(), oracle),
     "reverse": (jacobian(order="reverse"), oracle),
     "kernel": (jacobian(kernel="fused"), oracle),
-    "sparse": (
-        lambda c: lambda *args: dense(jacobian(sparse_representation=True)(c)(*args)),
-        oracle,
-    ),
-    "Hessian": (
-        lambda c: veenv.hessian(as_number(c), argnums=c.options.get("argnums", 0)),
-        lambda c: jax.hessian(as_number(c), argnums=c.options.get("argnums", 0)),
-    ),
+    "sparse": (lambda c: lambda *args: dense(jacobian(sparse_representation=True)(c)(*args)),
+        oracle),
+    "Hessian": (lambda c: veenv.hessian(as_number(c), argnums=c.options.get("argnums", 0)),
+        lambda c: jax.hessian(as_number(c), argnums=c.options.get("argnums", 0))),
     "Laplacian": (lambda c: veenv.laplacian(as_number(c), first_argnum(c)), laplacian_of),
     "fused": (lambda c: veenv.fuse(c.fun), lambda c: c.fun),
     "fused Jacobian": (lambda c: veenv.fuse(oracle(c)), oracle),
-}
+}  # fmt: skip
 """For each request how veenv is asked, and the same of JAX."""
 
 

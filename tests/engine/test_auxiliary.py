@@ -75,12 +75,9 @@ def ways(run):
 
 @pytest.mark.parametrize(
     ("form", "fun"),
-    spared(
-        itertools.product(FORMS, [sine, loop]),
-        *((form, sine) for form in FORMS),
-        *((form, loop) for form in ("auto", "reverse", "value", "hessian")),
-    ),
-)
+    spared(itertools.product(FORMS, [sine, loop]), *((form, sine) for form in FORMS),
+        *((form, loop) for form in ("auto", "reverse", "value", "hessian"))),
+)  # fmt: skip
 def test_what_is_no_array_comes_back_as_it_is(form, fun):
     def with_aux(x):
         return fun(x), (AUX, jnp.cos(x))

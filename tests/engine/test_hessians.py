@@ -38,14 +38,10 @@ def _(primals, tangents):
 
 @pytest.mark.parametrize(
     "fun",
-    [
-        pytest.param(looped, marks=pytest.mark.slow),
-        counted,
-        lambda x: (jnp.sin(rounded(x)), rounded(x).sum()),
-        lambda x: jnp.outer(looped(x), x),
-    ],
+    [pytest.param(looped, marks=pytest.mark.slow), counted,
+        lambda x: (jnp.sin(rounded(x)), rounded(x).sum()), lambda x: jnp.outer(looped(x), x)],
     ids=["while", "steps that depend on values", "rule", "outer"],
-)
+)  # fmt: skip
 def test_arrays_of_what_jax_cannot_transpose(fun):
     expected = jax.jit(jax.jacfwd(jax.jacfwd(fun)))(X)
     for run in (veenv.hessian(fun), jax.jit(veenv.hessian(fun))):

@@ -168,17 +168,11 @@ def test_one_select_behind_is_enough():
 
 
 CHAINS: dict[str, tuple[Callable, np.ndarray, np.ndarray]] = {
-    "two selects": (
-        lambda x: jnp.where(x > 2, jnp.where(x > 0, x, 0.0), 0.0),
-        np.array([-1.0, 1.0, 4.0, 9.0]),
-        np.array([0.0, 0.0, 1.0, 1.0]),
-    ),
-    "beside what is not masked": (
-        lambda x: jnp.concatenate([jnp.where(x[:2] > 0, x[:2], 0.0), x[2:]]),
-        np.array([-1.0, 4.0, 1.0, 9.0]),
-        np.array([0.0, 1.0, 1.0, 1.0]),
-    ),
-}
+    "two selects": (lambda x: jnp.where(x > 2, jnp.where(x > 0, x, 0.0), 0.0),
+        np.array([-1.0, 1.0, 4.0, 9.0]), np.array([0.0, 0.0, 1.0, 1.0])),
+    "beside what is not masked": (lambda x: jnp.concatenate([jnp.where(x[:2] > 0, x[:2], 0.0),
+        x[2:]]), np.array([-1.0, 4.0, 1.0, 9.0]), np.array([0.0, 1.0, 1.0, 1.0])),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CHAINS)

@@ -42,13 +42,9 @@ FAMILIES = [
     functions_of(jax.nn),
     functions_of(jax.lax),
     functions_of(special),
-    [
-        fun
-        for module in vars(stats).values()
-        if isinstance(module, ModuleType)
-        for fun in functions_of(module)
-    ],
-]
+    [fun for module in vars(stats).values() if isinstance(module,
+        ModuleType) for fun in functions_of(module)],
+]  # fmt: skip
 
 
 def matrix(x: Any) -> Any:

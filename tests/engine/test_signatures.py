@@ -182,18 +182,14 @@ CONTAINERS = {
     "tuple": (lambda t: (t[0] * t[1], [t[0], jnp.cos(t[1])]), (X, Y)),
     "list": (lambda t: t[0] @ t[1], [X, Y]),
     "namedtuple": (lambda p: Pair(p.left * p.right, p.left.sum()), Pair(X, Y)),
-    "dataclass": (
-        lambda b: Body(b.position + 0.1 * b.velocity, b.velocity * b.position.sum(), b.name),
-        Body(X, Y, "planet"),
-    ),
-    "nested": (
-        lambda t: {"p": (t["b"][0].left * t["b"][1], None), "q": [t["b"][0].right]},
-        {"b": [Pair(X, Y), np.asarray(0.5)], "none": None},
-    ),
+    "dataclass": (lambda b: Body(b.position + 0.1 * b.velocity, b.velocity * b.position.sum(),
+        b.name), Body(X, Y, "planet")),
+    "nested": (lambda t: {"p": (t["b"][0].left * t["b"][1], None), "q": [t["b"][0].right]},
+        {"b": [Pair(X, Y), np.asarray(0.5)], "none": None}),
     "none leaves": (lambda t: (t[0] * 2, None), (X, None)),
     "python float": (lambda s: (s * s, jnp.sin(s)), 0.7),
     "numpy scalar": (lambda s: s * X, np.float64(0.7)),
-}
+}  # fmt: skip
 
 
 def test_containers():
@@ -449,15 +445,11 @@ def test_outputs_that_are_not_real_floats_are_refused(fun):
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 @pytest.mark.parametrize(
     "fun",
-    [
-        lambda z: abs(z) ** 2,
-        lambda z: jnp.cumsum(z.imag * z.real),
-        lambda z: (z * z.conj()).real.sum(),
-        lambda z: jnp.abs(jnp.fft.fft(z)),
-        lambda z: jnp.ones(3),
-    ],
+    [lambda z: abs(z) ** 2, lambda z: jnp.cumsum(z.imag * z.real),
+        lambda z: (z * z.conj()).real.sum(), lambda z: jnp.abs(jnp.fft.fft(z)),
+        lambda z: jnp.ones(3)],
     ids=["norm", "parts", "sum", "fft", "constant"],
-)
+)  # fmt: skip
 def test_real_functions_of_complex_arguments(fun, order, sparse):
     jacobian = jacve(fun, order, sparse_representation=sparse)
     dense = (lambda z: jacobian(z).todense()) if sparse else jacobian

@@ -48,12 +48,9 @@ def compared(fun, wanted, *sizes):
 @pytest.mark.parametrize("fun", [loss, pair, lambda x: jnp.cumsum(x, 0)[-1] * x[0]])
 @pytest.mark.parametrize(
     ("order", "kernel"),
-    spared(
-        itertools.product(["auto", "reverse"], ["auto", "xla"]),
-        ("auto", "auto"),
-        ("reverse", "xla"),
-    ),
-)
+    spared(itertools.product(["auto", "reverse"], ["auto", "xla"]), ("auto", "auto"),
+        ("reverse", "xla")),
+)  # fmt: skip
 def test_the_default_exports_as_reverse_mode(fun, order, kernel):
     compared(veenv.jacve(fun, order, kernel=kernel), jax.jacrev(fun), "n, 3")
 
@@ -132,15 +129,11 @@ def test_a_kernel_of_symbolic_size_is_refused_by_name():
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda f: veenv.jacve(f, "markowitz"),
-        lambda f: veenv.jacve(f, (1, 2)),
-        lambda f: veenv.jacve(f, count_ops=True),
-        lambda f: veenv.jacve(f, sparse_representation=True),
-        lambda f: veenv.hessian(f, sparse_representation=True),
-        lambda f: lambda x: veenv.make_graph(f)(x).num_vertices,
-    ],
-)
+    [lambda f: veenv.jacve(f, "markowitz"), lambda f: veenv.jacve(f, (1, 2)),
+        lambda f: veenv.jacve(f, count_ops=True), lambda f: veenv.jacve(f,
+        sparse_representation=True), lambda f: veenv.hessian(f, sparse_representation=True),
+        lambda f: lambda x: veenv.make_graph(f)(x).num_vertices],
+)  # fmt: skip
 def test_what_needs_the_graph_says_what_to_do(make):
     with pytest.raises(ValueError, match=r"symbolic size have no graph.*default order.*batch"):
         exported(make(loss), "n, 3")

@@ -213,12 +213,9 @@ BESIDE = {
     "while": lambda x: lax.while_loop(lambda c: c[0] < 0.95, _step, (0.4, x))[1],
     "scan": lambda x: lax.scan(lambda c, _: (_step(c), c[0]), (0.4, x), None, length=3)[0][1],
     "cond": lambda x: lax.cond(x[0] > 0, _step, lambda c: c, (0.4, x))[1],
-    "nested": lambda x: lax.scan(
-        lambda c, a: (lax.cond(a > 1, lambda c: _step(_step(c)), _step, c), None),
-        (0.4, x),
-        jnp.arange(3.0),
-    )[0][1],
-}
+    "nested": lambda x: lax.scan(lambda c, a: (lax.cond(a > 1, lambda c: _step(_step(c)), _step,
+        c), None), (0.4, x), jnp.arange(3.0))[0][1],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BESIDE)

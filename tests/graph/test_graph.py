@@ -88,18 +88,13 @@ def test_several_outputs_of_one_equation_are_vertices_each():
 
 @pytest.mark.parametrize(
     ("order", "message"),
-    [
-        ([1], "misses 1 of 2 eliminable vertices: 2"),
-        ([], "misses 2 of 2 eliminable vertices: 1, 2"),
-        ([-1, 1, 2], "names vertex -1"),
-        (["1", 2], "integer vertex ids, got '1'"),
-        ([1, 2, 2], "repeats vertex 2"),
+    [([1], "misses 1 of 2 eliminable vertices: 2"),
+        ([], "misses 2 of 2 eliminable vertices: 1, 2"), ([-1, 1, 2], "names vertex -1"),
+        (["1", 2], "integer vertex ids, got '1'"), ([1, 2, 2], "repeats vertex 2"),
         ([1, 2, 9], "names vertex 9, but the graph's vertices are 1 .. 3"),
-        ([0, 1, 2], "names vertex 0"),
-        ([1.0, 2], "integer vertex ids, got 1.0"),
-        ([True, 2], "integer vertex ids, got True"),
-    ],
-)
+        ([0, 1, 2], "names vertex 0"), ([1.0, 2], "integer vertex ids, got 1.0"),
+        ([True, 2], "integer vertex ids, got True")],
+)  # fmt: skip
 def test_wrong_orders_are_named(order, message):
     def f(x):
         return jnp.exp(jnp.sin(x) * 2)
@@ -123,15 +118,11 @@ def test_unknown_cost_models_and_orders_are_named():
 @pytest.mark.parametrize("transform", [veenv.make_graph, veenv.jacve])
 @pytest.mark.parametrize(
     ("argnums", "error", "message"),
-    [
-        (2, ValueError, "out of range"),
-        (-3, ValueError, "out of range"),
-        ((0, 2), ValueError, "out of range"),
-        ((1, -1), ValueError, "must not repeat"),
-        ("x", TypeError, "argnums must be an int"),
-    ],
+    [(2, ValueError, "out of range"), (-3, ValueError, "out of range"),
+        ((0, 2), ValueError, "out of range"), ((1, -1), ValueError, "must not repeat"),
+        ("x", TypeError, "argnums must be an int")],
     ids=str,
-)
+)  # fmt: skip
 def test_argnums_are_checked(transform, argnums, error, message):
     with pytest.raises(error, match=message):
         transform(lambda x, y: x * y, argnums=argnums)(1.0, 2.0)
@@ -177,17 +168,13 @@ def test_tracing_needs_no_values():
 
 @pytest.mark.parametrize(
     ("fun", "shape", "link"),
-    [
-        (lambda x: x[1:], (4,), Link.SELECTION),
-        (lambda x: x[::-1], (4,), Link.SELECTION),
+    [(lambda x: x[1:], (4,), Link.SELECTION), (lambda x: x[::-1], (4,), Link.SELECTION),
         (lambda x: jnp.pad(x, 1), (4,), Link.SELECTION),
         (lambda x: x.reshape(6), (2, 3), Link.SELECTION),
-        (lambda x: jnp.cumsum(x), (4,), Link.OPERATOR),
-        (lambda x: x.T, (2, 3), Link.NONE),
-        (lambda x: x[None], (4,), Link.NONE),
-        (lambda x: jnp.broadcast_to(x, (2, 4)), (4,), Link.NONE),
-    ],
-)
+        (lambda x: jnp.cumsum(x), (4,), Link.OPERATOR), (lambda x: x.T, (2, 3), Link.NONE),
+        (lambda x: x[None], (4,), Link.NONE), (lambda x: jnp.broadcast_to(x, (2, 4)), (4,),
+        Link.NONE)],
+)  # fmt: skip
 def test_structure_of_shape_primitives(fun, shape, link):
     graph = veenv.make_graph(fun)(jnp.ones(shape))
     structure = graph.structures("multiplications")[graph.edges[0]]

@@ -55,19 +55,13 @@ CASES = [
     *thinned((gather(*where, mode) for mode, where in product(MODES, GATHERS)), 2),
     *thinned((scatter(*where, mode) for mode, where in product(MODES, SCATTERS)), 2),
     (jax.vmap(lambda x, i: x.at[i].get(mode="fill", fill_value=0.0)), A, OUTSIDE),
-    (
-        jax.vmap(lambda x, i: x.at[i, 1:].get(mode="fill", fill_value=0.0), (1, 1)),
-        A,
-        np.array([[0, 3, 1, 2, 3], [2, 1, 9, 0, 1]], np.int32),
-    ),
-    (
-        lambda y, at: jax.vmap(lambda x, i, v: x.at[i, :].add(v, mode="drop"), (1, 1, 2))(A, at, y),
-        np.ones((2, 3, 5), np.float32),
-        np.arange(10, dtype=np.int32).reshape(2, 5) % 4,
-    ),
+    (jax.vmap(lambda x, i: x.at[i, 1:].get(mode="fill", fill_value=0.0), (1, 1)), A,
+        np.array([[0, 3, 1, 2, 3], [2, 1, 9, 0, 1]], np.int32)),
+    (lambda y, at: jax.vmap(lambda x, i, v: x.at[i, :].add(v, mode="drop"), (1, 1, 2))(A, at, y),
+        np.ones((2, 3, 5), np.float32), np.arange(10, dtype=np.int32).reshape(2, 5) % 4),
     (lambda a, at: a[:, at], A, np.array([[4, 1, 0], [2, 3, 1]], np.int32)),
     (lambda a, at: a[at, 1:3, 0], A, np.array([3, 0, 2], np.int32)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fun", "x", "at"), CASES)

@@ -252,13 +252,9 @@ def test_solvers_with_derivatives_of_their_own(mode):
 
 @pytest.mark.parametrize(
     ("indices", "options"),
-    [
-        ([0, 2, 2, -1, 9], {}),
-        ([0, 2, 2, -1, 9], {"mode": "clip"}),
-        ([3, 1], {"unique_indices": True}),
-        ([[1, 2], [2, 0]], {"mode": "drop"}),
-    ],
-)
+    [([0, 2, 2, -1, 9], {}), ([0, 2, 2, -1, 9], {"mode": "clip"}),
+        ([3, 1], {"unique_indices": True}), ([[1, 2], [2, 0]], {"mode": "drop"})],
+)  # fmt: skip
 def test_a_scatter_applies_a_function_as_often_as_a_place_is_named(x64, indices, options):
     at = np.array(indices)
 

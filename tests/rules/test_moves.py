@@ -78,34 +78,22 @@ CASES: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
     "cumsum back": (lambda x: lax.cumsum(x, 0, reverse=True), (array(3, 2),)),
     "tile": (lambda x: jnp.tile(x, (1, 2, 3)), (array(2, 1, 2),)),
     "tile of ones": (lambda x: jnp.tile(x, (3, 1)), (array(1, 2),)),
-    "concatenate": (
-        lambda x, y, z: jnp.concatenate([x, y, z], 1),
-        (array(2, 1), array(2, 3), array(2, 2, seed=1)),
-    ),
-    "concatenate with nothing": (
-        lambda x: jnp.concatenate([x, jnp.zeros((0, 2)), x[:1]]),
-        (array(2, 2),),
-    ),
+    "concatenate": (lambda x, y, z: jnp.concatenate([x, y, z], 1),
+        (array(2, 1), array(2, 3), array(2, 2, seed=1))),
+    "concatenate with nothing": (lambda x: jnp.concatenate([x, jnp.zeros((0, 2)), x[:1]]),
+        (array(2, 2),)),
     "split": (lambda x: lax.split(x, (1, 3, 2), 1), (array(2, 6),)),
     "split into one": (lambda x: lax.split(x, (3,), 0), (array(3, 2),)),
     "dynamic slice": (lambda x: lax.dynamic_slice(x, (0, 2), (2, 2)), (array(2, 5),)),
     "clamped": (lambda x: lax.dynamic_slice(x, (1, 9, -3), (1, 2, 2)), (array(2, 4, 3),)),
-    "update": (
-        lambda x, y: lax.dynamic_update_slice(x, y, (1, 9)),
-        (array(3, 4), array(2, 2, seed=1)),
-    ),
-    "update of one axis": (
-        lambda x, y: lax.dynamic_update_slice(x, y, (0, 1)),
-        (array(2, 4), array(2, 2, seed=1)),
-    ),
-    "update of all": (
-        lambda x, y: x * 1.0 + lax.dynamic_update_slice(x, y, (0, 0)),
-        (array(2, 2), array(2, 2, seed=1)),
-    ),
-    "stack": (
-        lambda x, y, z: jnp.stack([x, y, z], -1),
-        (array(2, 2), array(2, 2, seed=1), array(2, 2, seed=2)),
-    ),
+    "update": (lambda x, y: lax.dynamic_update_slice(x, y, (1, 9)),
+        (array(3, 4), array(2, 2, seed=1))),
+    "update of one axis": (lambda x, y: lax.dynamic_update_slice(x, y, (0, 1)),
+        (array(2, 4), array(2, 2, seed=1))),
+    "update of all": (lambda x, y: x * 1.0 + lax.dynamic_update_slice(x, y, (0, 0)),
+        (array(2, 2), array(2, 2, seed=1))),
+    "stack": (lambda x, y, z: jnp.stack([x, y, z], -1),
+        (array(2, 2), array(2, 2, seed=1), array(2, 2, seed=2))),
     "unstack": (lambda x: jnp.unstack(x, axis=1), (array(2, 3, 2),)),
     "unstack of the first": (lambda x: jnp.unstack(x), (array(2, 3),)),
     "sum": (lambda x: x.sum((0, 2)), (array(2, 3, 2),)),
@@ -122,23 +110,17 @@ CASES: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
     "batch": (dots(((2,), (0,)), ((1,), (2,))), (array(3, 2, 4), array(4, 3, 2, seed=1))),
     "batches": (dots(((), ()), ((0, 1), (1, 0))), (array(2, 3), array(3, 2, seed=1))),
     "rows": (lambda x: x[PLACES], (array(6, 2),)),
-    "filled": (
-        lambda x: x.at[:, PLACES].get(mode="fill", fill_value=0.0, wrap_negative_indices=False),
-        (array(2, 4),),
-    ),
+    "filled": (lambda x: x.at[:, PLACES].get(mode="fill", fill_value=0.0,
+        wrap_negative_indices=False), (array(2, 4),)),
     "clipped": (lambda x: x.at[PLACES + 3, 1].get(mode="clip"), (array(6, 3),)),
     "along an axis": (lambda x: jnp.take_along_axis(x, PLACES[None, :3] % 2, 1), (array(1, 3),)),
     "added": (lambda x, y: x.at[PLACES].add(y), (array(6, 2), array(5, 2, seed=1))),
-    "added in a corner": (
-        lambda x, y: x.at[1:, PLACES[:3]].add(y, mode="drop"),
-        (array(3, 4), array(2, 3, seed=1)),
-    ),
+    "added in a corner": (lambda x, y: x.at[1:, PLACES[:3]].add(y, mode="drop"),
+        (array(3, 4), array(2, 3, seed=1))),
     "put": (lambda x, y: put(x, PLACES[1:4], y), (array(7, 2), array(3, 2, seed=1))),
-    "put or dropped": (
-        lambda x, y: put(x, PLACES[:3], y, mode="drop"),
-        (array(4), array(3, seed=1)),
-    ),
-}
+    "put or dropped": (lambda x, y: put(x, PLACES[:3], y, mode="drop"),
+        (array(4), array(3, seed=1))),
+}  # fmt: skip
 
 
 def columns(fun: Callable, args: tuple[np.ndarray, ...]) -> list[list[np.ndarray]]:

@@ -231,13 +231,8 @@ VJP = [
     case("simple", lambda v: doubled(v * v) * v, V),
     case("result_is_output", doubled, V),
     case("gated_gradient", lambda v: gated_gradient(v * v, 0.1, 0.5) * 3, V),
-    case(
-        "several_results",
-        lambda v, w: jax.tree.map(lambda x: x * v[0], two_way(v * w, w)),
-        V,
-        W,
-        argnums=(0, 1),
-    ),
+    case("several_results", lambda v, w: jax.tree.map(lambda x: x * v[0], two_way(v * w, w)), V, W,
+        argnums=(0, 1)),
     case("nondiff_argnums", lambda v: scaled_backward(jnp.cos, 0.5, v * v) * v, V),
     case("integer_operand", lambda v: with_integers(v * v, np.arange(1, 5)), V),
     case("symbolic_zeros", lambda v, w: vjp_seeing_zeros(v * v, w)[0] * v, V, W, argnums=(0, 1)),
@@ -246,44 +241,24 @@ VJP = [
     case("in_scan", lambda v: lax.scan(lambda c, x: (doubled(c) * x, c), 0.5, v)[1] * v, V),
     case("closure_convert", _closure, V),
     case("custom_gradient", lambda v: with_gradient(v * 2) * v, V),
-    case(
-        "custom_gradient_of_two", lambda v, w: with_gradient_of_two(v * w, w), V, W, argnums=(0, 1)
-    ),
+    case("custom_gradient_of_two", lambda v, w: with_gradient_of_two(v * w, w), V, W,
+        argnums=(0, 1)),
     case("linear_call", _linear, V, oracle=_row_by_row),
-    case(
-        "all_kinds_together", lambda v: doubled(tripled(v) * with_gradient(v)) + nested_rule(v), V
-    ),
-]
+    case("all_kinds_together", lambda v: doubled(tripled(v) * with_gradient(v)) + nested_rule(v),
+        V),
+]  # fmt: skip
 
 REMAT = [
     case("checkpoint", lambda v: jax.checkpoint(_twice)(v * v) * v, V),
-    case(
-        "checkpoint_policy",
-        lambda v: jax.checkpoint(_twice, policy=jax.checkpoint_policies.dots_saveable)(v * v),
-        V,
-    ),
-    case(
-        "checkpoint_names",
-        lambda v: (
-            jax.checkpoint(
-                lambda x: jnp.sin(checkpoint_name(jnp.cos(x), "kept")) * x,
-                policy=jax.checkpoint_policies.save_only_these_names("kept"),
-            )(v)
-            * v
-        ),
-        V,
-    ),
-    case(
-        "checkpoint_in_scan",
-        lambda v: lax.scan(jax.checkpoint(lambda c, x: (jnp.sin(c) * x, c * c)), 0.5, v)[1],
-        V,
-    ),
-    case(
-        "checkpoint_nested",
-        lambda v: jax.checkpoint(lambda x: jax.checkpoint(jnp.sin)(x) * x)(v * v),
-        V,
-    ),
+    case("checkpoint_policy", lambda v: jax.checkpoint(_twice,
+        policy=jax.checkpoint_policies.dots_saveable)(v * v), V),
+    case("checkpoint_names", lambda v: (jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.cos(
+        x), "kept")) * x, policy=jax.checkpoint_policies.save_only_these_names("kept"))(v) * v), V),
+    case("checkpoint_in_scan", lambda v: lax.scan(jax.checkpoint(lambda c,
+        x: (jnp.sin(c) * x, c * c)), 0.5, v)[1], V),
+    case("checkpoint_nested", lambda v: jax.checkpoint(lambda x: jax.checkpoint(jnp.sin)(x) * x)(v
+        * v), V),
     case("checkpoint_of_custom_rule", lambda v: jax.checkpoint(lambda x: doubled(x) * x)(v * v), V),
     case("nested_jit", lambda v: jax.jit(jax.jit(_twice))(v) * jax.jit(jnp.sin)(v * v), V),
     case("named_scope", lambda v: jax.named_call(_twice, name="twice")(v) * v, V),
-]
+]  # fmt: skip

@@ -80,48 +80,32 @@ _BINARY = {
     "zeta": (lambda x, y: special.zeta(jnp.full_like(x, 2.5), x) * y, A, B),
     "gammainc": (lambda x, y: special.gammainc(1.5, x) + special.gammaincc(0.8, y), A, B),
     "igamma_by_shape": (lambda x, y: lax.igamma(x, y) * lax.igammac(y, x), A, B),
-    "gamma_sample": (
-        lambda x, y: (
-            jax.random.gamma(jax.random.key(0), x) * jax.random.beta(jax.random.key(1), y, 2.0)
-        ),
-        A,
-        B,
-    ),
+    "gamma_sample": (lambda x, y: (jax.random.gamma(jax.random.key(0),
+        x) * jax.random.beta(jax.random.key(1), y, 2.0)), A, B),
     "broadcasting": (lambda x, y: x[:, None] * y[None, :] - x[None] / y[1], A, B),
     "scalar_factors": (lambda x, y: 2 * x / 3 - (4 / y) * 5 + x[0] * y, A, B),
-}
+}  # fmt: skip
 
 _ROUNDING = {
     "floor_ceil_round": lambda x: x * jnp.floor(x) + jnp.ceil(x) * jnp.round(3 * x) + x,
     "sign_trunc": lambda x: jnp.sign(x) * x**2 + jnp.trunc(2 * x) * x,
-    "comparisons": lambda x: sum(
-        t.astype(x.dtype) * x**k for t, k in [(x > 0, 1), (x <= 0.5, 2), (x == 0, 1), (x != x, 1)]
-    ),
-    "predicates": lambda x: sum(
-        t.astype(x.dtype) * y
-        for t, y in [(jnp.isfinite(x), x), (jnp.isnan(x), x**2), (jnp.signbit(x), jnp.exp(x))]
-    ),
-    "bits": lambda x: (
-        x * lax.population_count(jnp.arange(4) ^ 6).astype(x.dtype)
-        + x * (jnp.arange(4) << 1).astype(x.dtype)
-    ),
+    "comparisons": lambda x: sum(t.astype(x.dtype) * x**k for t,
+        k in [(x > 0, 1), (x <= 0.5, 2), (x == 0, 1), (x != x, 1)]),
+    "predicates": lambda x: sum(t.astype(x.dtype) * y for t,
+        y in [(jnp.isfinite(x), x), (jnp.isnan(x), x**2), (jnp.signbit(x), jnp.exp(x))]),
+    "bits": lambda x: (x * lax.population_count(jnp.arange(4) ^ 6).astype(x.dtype) + x
+        * (jnp.arange(4) << 1).astype(x.dtype)),
     "logic": lambda x: jnp.where((x > 0) & ~(x > 1) | (x < -1), x**2, jnp.sin(x)),
-}
+}  # fmt: skip
 
 _SLOW = {"gamma_sample", "igamma_by_shape", "betaln", "zeta", "normal_quantile", "bessel_i0_i1"}
 """Cases that the compiler takes long for."""
 
 CASES = [
     *(case(name, inside(f), x, slow=name in _SLOW) for name, (f, x) in _UNARY.items()),
-    *(
-        case(name, f, x, y, argnums=(0, 1), slow=name in _SLOW)
-        for name, (f, x, y) in _BINARY.items()
-    ),
+    *(case(name, f, x, y, argnums=(0, 1), slow=name in _SLOW) for name,
+        (f, x, y) in _BINARY.items()),
     *(case(name, f, distinct(4)) for name, f in _ROUNDING.items()),
-    case(
-        "zero_derivative",
-        lambda x: jnp.floor(x) + jnp.sign(x) + jnp.round(x) + lax.stop_gradient(x),
-        X,
-        zero=True,
-    ),
-]
+    case("zero_derivative", lambda x: jnp.floor(x) + jnp.sign(x) + jnp.round(x) + lax.stop_gradient(
+        x), X, zero=True),
+]  # fmt: skip

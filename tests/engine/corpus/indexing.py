@@ -43,23 +43,17 @@ GATHERS = [
     case("index_rows", lambda x: x[np.array([2, 2, 0])] @ x.T, X),
     case("index_columns_matrix", lambda x: (x * x)[:, np.array([[0, 1], [3, 3]])], X),
     case("boolean_mask", lambda v: v[np.array([True, False, True, True, False])] ** 2, V),
-    case(
-        "take_fill", lambda v: jnp.take(v * v, np.array([1, 9, 0]), mode="fill", fill_value=2.0), V
-    ),
-    case(
-        "take_clip_wrap",
-        lambda v: (
-            jnp.take(v, np.array([1, 9]), mode="clip") * jnp.take(v, np.array([-2, 7]), mode="wrap")
-        ),
-        V,
-    ),
+    case("take_fill", lambda v: jnp.take(v * v, np.array([1, 9, 0]), mode="fill", fill_value=2.0),
+        V),
+    case("take_clip_wrap", lambda v: (jnp.take(v, np.array([1, 9]), mode="clip") * jnp.take(v,
+        np.array([-2, 7]), mode="wrap")), V),
     case("take_along_axis", lambda x: jnp.take_along_axis(x, np.array([[1], [0], [3]]), 1) * x, X),
     case("traced_index", lambda v, i: v[i] * v[i + 1] * v, V, np.array(2)),
     case("traced_index_array", lambda x, i: x[i] * 2 - x[:2], X, np.array([2, 1])),
     case("computed_index", lambda v: v[jnp.argmax(v)] * v[jnp.argsort(v)[:2]], V),
     case("gather_batching_axes", _batched_gather, X),
     case("one_hot_lookup", lambda x: jax.nn.one_hot(I, 3) @ jnp.sin(x), X),
-]
+]  # fmt: skip
 
 SCATTERS = [
     case("set_one", lambda v: (v * 2).at[1].set(v[0] * v[2]) * v, V),
@@ -86,52 +80,22 @@ SCATTERS = [
 ]
 
 DYNAMIC = [
-    case(
-        "dynamic_slice", lambda x, i: lax.dynamic_slice(x * x, (i, 1), (2, 2)) * 3, X, np.array(1)
-    ),
-    case(
-        "dynamic_slice_clamped", lambda v, i: lax.dynamic_slice(v * v, (i,), (3,)), V, np.array(4)
-    ),
-    case(
-        "dynamic_slice_full_axis",
-        lambda x, i: lax.dynamic_slice(x, (0, i), (3, 2)) ** 2,
-        X,
-        np.array(2),
-    ),
-    case(
-        "dynamic_update_slice",
-        lambda x, u, i: lax.dynamic_update_slice(jnp.sin(x), u * u, (i, 1)) * x,
-        X,
-        normal(2, 2),
-        np.array(1),
-        argnums=(0, 1),
-    ),
-    case(
-        "dynamic_update_clamped",
-        lambda v, i: lax.dynamic_update_slice(v, v[:2] * v[2], (i,)) ** 2,
-        V,
-        np.array(4),
-    ),
-    case(
-        "dynamic_update_whole",
-        lambda v, i: lax.dynamic_update_slice(v, v * v, (i,)),
-        V,
-        np.array(0),
-    ),
-    case(
-        "dynamic_index_in_dim", lambda x, i: lax.dynamic_index_in_dim(x, i, 1) * x, X, np.array(3)
-    ),
-    case(
-        "dynamic_update_index",
-        lambda x, i: lax.dynamic_update_index_in_dim(x * x, jnp.sin(x[0]), i, 0),
-        X,
-        np.array(1),
-    ),
-    case(
-        "history_buffer",
-        lambda v: lax.fori_loop(
-            1, 4, lambda i, h: h.at[i].set(jnp.sin(h[i - 1]) * v[i]), jnp.zeros(5).at[0].set(v[0])
-        ),
-        V,
-    ),
-]
+    case("dynamic_slice", lambda x, i: lax.dynamic_slice(x * x, (i, 1), (2, 2)) * 3, X,
+        np.array(1)),
+    case("dynamic_slice_clamped", lambda v, i: lax.dynamic_slice(v * v, (i,), (3,)), V,
+        np.array(4)),
+    case("dynamic_slice_full_axis", lambda x, i: lax.dynamic_slice(x, (0, i), (3, 2)) ** 2, X,
+        np.array(2)),
+    case("dynamic_update_slice", lambda x, u, i: lax.dynamic_update_slice(jnp.sin(x), u * u, (i,
+        1)) * x, X, normal(2, 2), np.array(1), argnums=(0, 1)),
+    case("dynamic_update_clamped", lambda v, i: lax.dynamic_update_slice(v, v[:2] * v[2], (
+        i,)) ** 2, V, np.array(4)),
+    case("dynamic_update_whole", lambda v, i: lax.dynamic_update_slice(v, v * v, (i,)), V,
+        np.array(0)),
+    case("dynamic_index_in_dim", lambda x, i: lax.dynamic_index_in_dim(x, i, 1) * x, X,
+        np.array(3)),
+    case("dynamic_update_index", lambda x, i: lax.dynamic_update_index_in_dim(x * x, jnp.sin(x[0]),
+        i, 0), X, np.array(1)),
+    case("history_buffer", lambda v: lax.fori_loop(1, 4, lambda i,
+        h: h.at[i].set(jnp.sin(h[i - 1]) * v[i]), jnp.zeros(5).at[0].set(v[0])), V),
+]  # fmt: skip

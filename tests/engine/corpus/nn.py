@@ -55,29 +55,15 @@ ACTIVATIONS = {
 _SAME_SHAPE = {"glu", "logmeanexp", "logsumexp"}
 
 FUNCTIONS = [
-    *(
-        case(name, (lambda x, f=f: f(1.1 * x) * 2) if name in _SAME_SHAPE else inside(f), X)
-        for name, f in ACTIVATIONS.items()
-    ),
-    case(
-        "dot_product_attention",
-        promoted(lambda q, k, v: nn.dot_product_attention(q * q, k, v)),
-        Q,
-        K,
-        V,
-        argnums=(0, 1, 2),
-        tol=2e-5,
-    ),  # JAX takes the softmax in float32 and promotes itself
-    case(
-        "dot_product_attention_causal",
-        promoted(lambda q, b: nn.dot_product_attention(q, K, q * V, bias=b, is_causal=True)),
-        Q,
-        normal(1, 2, 3, 3),
-        argnums=(0, 1),
-        tol=2e-5,
-    ),
+    *(case(name, (lambda x, f=f: f(1.1 * x) * 2) if name in _SAME_SHAPE else inside(f),
+        X) for name, f in ACTIVATIONS.items()),
+    case("dot_product_attention", promoted(lambda q, k, v: nn.dot_product_attention(q * q, k, v)),
+        Q, K, V, argnums=(0, 1, 2), tol=2e-5),
+    # JAX takes the softmax in float32 and promotes itself
+    case("dot_product_attention_causal", promoted(lambda q, b: nn.dot_product_attention(q, K, q
+        * V, bias=b, is_causal=True)), Q, normal(1, 2, 3, 3), argnums=(0, 1), tol=2e-5),
     case("relu_at_zero", lambda x: nn.relu(x * x) + nn.relu6(x), np.array([0.0, 0.5, -1.0])),
-]
+]  # fmt: skip
 
 
 def _layer_norm(x, scale, shift):
@@ -181,55 +167,23 @@ BLOCK |= {"norm": (uniform(2), normal(2)), "up": normal(2, 3), "down": normal(3,
 
 MODELS = [
     case("layer_norm", _layer_norm, normal(2, 4), uniform(4), normal(4), argnums=(0, 1, 2)),
-    case(
-        "attention", lambda x, w: _attention(x, w), normal(3, 2), BLOCK, zero=True, argnums=(0, 1)
-    ),
+    case("attention", lambda x, w: _attention(x, w), normal(3, 2), BLOCK, zero=True,
+        argnums=(0, 1)),
     case("transformer_block", _transformer_block, BLOCK, normal(3, 2), argnums=(0, 1), slow=True),
     case("lstm", _lstm, LSTM, normal(3, 2), argnums=(0, 1)),
     case("gru", _gru, GRU, normal(3, 2), argnums=(0, 1)),
     case("conv_net", _conv_net, CNN, distinct(1, 1, 4, 4), argnums=(0, 1)),
     case("mlp", _mlp, MLP, normal(2), argnums=(0, 1)),
-    case(
-        "cross_entropy",
-        _cross_entropy,
-        MLP,
-        normal(3, 2),
-        np.array([0, 1, 1]),
-        argnums=(0, 1),
-        slow=True,
-    ),
+    case("cross_entropy", _cross_entropy, MLP, normal(3, 2), np.array([0, 1, 1]), argnums=(0, 1),
+        slow=True),
     case("equinox_mlp", _equinox, normal(4), normal(2), argnums=(0, 1)),
     case("ode_loop", _runge_kutta, np.array([1.0, 2.0, 20.0])),
-    case(
-        "kalman_step",
-        _kalman,
-        normal(2),
-        np.array([[1.0, 0.2], [0.2, 0.5]]),
-        normal(1),
-        argnums=(0, 1, 2),
-        zero=True,
-    ),
-    case(
-        "mixture",
-        _mixture,
-        normal(3),
-        normal(3, seed=1),
-        normal(3, seed=2),
-        normal(4),
-        argnums=(0, 1, 2),
-    ),
-    case(
-        "gradient_of_loss",
-        lambda p, x: jax.grad(lambda p: jnp.sum(_mlp(p, x) ** 2))(p),
-        MLP,
-        normal(2),
-        slow=True,
-    ),
-    case(
-        "fixed_point_sweeps",
-        lambda x: lax.fori_loop(
-            0, 8, lambda _, z: jnp.tanh(0.3 * np.eye(3)[::-1] @ z + x), jnp.zeros(3)
-        ),
-        normal(3),
-    ),
-]
+    case("kalman_step", _kalman, normal(2), np.array([[1.0, 0.2], [0.2, 0.5]]), normal(1),
+        argnums=(0, 1, 2), zero=True),
+    case("mixture", _mixture, normal(3), normal(3, seed=1), normal(3, seed=2), normal(4),
+        argnums=(0, 1, 2)),
+    case("gradient_of_loss", lambda p, x: jax.grad(lambda p: jnp.sum(_mlp(p, x) ** 2))(p), MLP,
+        normal(2), slow=True),
+    case("fixed_point_sweeps", lambda x: lax.fori_loop(0, 8, lambda _,
+        z: jnp.tanh(0.3 * np.eye(3)[::-1] @ z + x), jnp.zeros(3)), normal(3)),
+]  # fmt: skip

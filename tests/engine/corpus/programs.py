@@ -82,36 +82,22 @@ NESTED = [
     case("gradient", jax.grad(lambda v: jnp.sum(jnp.sin(v) * v**3)), V),
     case("gradient_with_value", lambda v: jax.value_and_grad(lambda u: jnp.prod(u))(v), V),
     case("derivative", lambda v: jax.jvp(jnp.tanh, (v * v,), (v,))[1], V),
-    case(
-        "pulled_back",
-        lambda v, w: jax.vjp(lambda u: u * jnp.sin(u), v)[1](w)[0],
-        V,
-        W,
-        argnums=(0, 1),
-    ),
+    case("pulled_back", lambda v, w: jax.vjp(lambda u: u * jnp.sin(u), v)[1](w)[0], V, W,
+        argnums=(0, 1)),
     case("jacobian_forward", jax.jacfwd(lambda v: jnp.exp(v * v[::-1])), V[:3] / 2),
     case("jacobian_reverse", jax.jacrev(lambda v: jnp.exp(v * v[::-1])), V[:3] / 2),
     case("hessian", jax.hessian(lambda v: jnp.prod(jnp.cos(v))), V[:2]),
-    case(
-        "hessian_vector_product",
-        lambda v: jax.jvp(jax.grad(lambda u: jnp.sum(u**3) * u[0]), (v,), (W,))[1],
-        V,
-    ),
+    case("hessian_vector_product", lambda v: jax.jvp(jax.grad(lambda u: jnp.sum(u**3) * u[0]), (
+        v,), (W,))[1], V),
     case("linearized", lambda v: jax.linearize(lambda u: jnp.sin(u) * u, v)[1](W), V),
     case("jacobian_by_elimination", veenv.jacve(lambda v: jnp.sin(v) * v.sum()), V),
     case("nested_jit", lambda v: jax.jit(lambda a: jax.jit(jnp.sin)(a) * a)(v) + v, V),
-    case(
-        "jit_with_two_results",
-        lambda v: (lambda a, b: a * b)(*jax.jit(lambda x: (jnp.sin(x), x * x))(v)),
-        V,
-    ),
+    case("jit_with_two_results", lambda v: (lambda a,
+        b: a * b)(*jax.jit(lambda x: (jnp.sin(x), x * x))(v)), V),
     case("jit_returns_input", lambda v: (lambda a, b: a * b)(*jax.jit(lambda x: (x, 2 * x))(v)), V),
-    case(
-        "transposed_function",
-        lambda v: jax.linear_transpose(lambda x: jnp.cumsum(x) * 2, v)(v * v)[0],
-        V,
-    ),
-]
+    case("transposed_function", lambda v: jax.linear_transpose(lambda x: jnp.cumsum(x) * 2,
+        v)(v * v)[0], V),
+]  # fmt: skip
 
 GRAPHS = [
     case("deep", lambda v: _deep(v, 8), uniform(3)),
@@ -124,23 +110,13 @@ GRAPHS = [
     case("vector_to_scalar", lambda v: jnp.sum(v * jnp.sin(v)) * v[0], V),
     case("matrix_and_vector", lambda a, v: (a @ v, v @ a, v @ a @ v), M, V[:2], argnums=(0, 1)),
     case("trees", _tree, {"a": M, "b": M.T + 1}, (S, V[0]), argnums=(0, 1), zero=True),
-    case(
-        "rosenbrock", lambda v: 100 * jnp.sum((v[1:] - v[:-1] ** 2) ** 2) + jnp.sum((1 - v) ** 2), V
-    ),
-    case(
-        "heat_stencil",
-        lambda v: v[1:-1] + 0.1 * (v[2:] - 2 * v[1:-1] + v[:-2]) * v[1:-1],
-        distinct(6),
-    ),
-    case(
-        "pairwise_distances",
-        lambda x: jnp.sqrt(jnp.sum((x[:, None] - x[None]) ** 2, -1) + 0.1),
-        normal(3, 2),
-    ),
+    case("rosenbrock", lambda v: 100 * jnp.sum((v[1:] - v[:-1] ** 2) ** 2) + jnp.sum((1 - v) ** 2),
+        V),
+    case("heat_stencil", lambda v: v[1:-1] + 0.1 * (v[2:] - 2 * v[1:-1] + v[:-2]) * v[1:-1],
+        distinct(6)),
+    case("pairwise_distances", lambda x: jnp.sqrt(jnp.sum((x[:, None] - x[None]) ** 2, -1) + 0.1),
+        normal(3, 2)),
     case("determinant_by_hand", lambda a: a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0], M),
-    case(
-        "newton_step",
-        lambda v: v - jnp.linalg.solve(jax.jacfwd(lambda u: u**3 + u[::-1])(v), v**3 + v[::-1]),
-        V[:3],
-    ),
-]
+    case("newton_step", lambda v: v - jnp.linalg.solve(jax.jacfwd(lambda u: u**3 + u[::-1])(v),
+        v**3 + v[::-1]), V[:3]),
+]  # fmt: skip

@@ -27,9 +27,8 @@ SHAPES = [
     case("reshape_between_products", lambda x: (x * x).reshape(4, 3) @ (x + 1).reshape(3, 4), X),
     case("transpose", lambda x: (x.T @ x) * (jnp.sin(x.T) @ x), X[:, :3]),
     case("permute", lambda x: jnp.transpose(x, (2, 0, 1)) * jnp.moveaxis(x, 0, 1) ** 2, C[:2]),
-    case(
-        "squeeze_expand", lambda x: jnp.squeeze(x[:, None] * x[None, :1], 1)[..., None] + x[0, 0], X
-    ),
+    case("squeeze_expand", lambda x: jnp.squeeze(x[:, None] * x[None, :1], 1)[..., None] + x[0, 0],
+        X),
     case("broadcasting", lambda x: jnp.broadcast_to(x[0], (3, 2, 2)) * x, C),
     case("broadcast_new_axes", lambda v: v[:, None] * v[None, :] + jnp.sin(v)[None, :], V[:4]),
     case("reverse_axes", lambda x: x[::-1] * x[:, ::-1] + jnp.rot90(x[:, :2], 1)[0, 0], X),
@@ -38,13 +37,8 @@ SHAPES = [
     case("slices", lambda x: x[:, 1:4] * x[:, 2:5] - x[:1, ::2] + x[-1:, -3:], X),
     case("strided_slices", lambda v: v[5:0:-2] * v[::2] + v[1::2], V),
     case("pad_constant", lambda x: jnp.pad(jnp.sin(x), ((1, 0), (2, 1))) ** 2, X[:, :3]),
-    case(
-        "pad_modes",
-        lambda v: (
-            jnp.pad(v, 2, mode="reflect") * jnp.pad(v, 2, mode="edge") + jnp.pad(v, 2, mode="wrap")
-        ),
-        V[:4],
-    ),
+    case("pad_modes", lambda v: (jnp.pad(v, 2, mode="reflect") * jnp.pad(v, 2,
+        mode="edge") + jnp.pad(v, 2, mode="wrap")), V[:4]),
     case("pad_interior", lambda v: jnp.exp(lax.pad(v, 0.5, [(1, 2, 1)])), V[:4]),
     case("pad_negative", lambda v: lax.pad(v * v, 0.0, [(-1, 2, 0)]) * v[0], V[:4]),
     case("pad_value_is_active", lambda v: lax.pad(v[1:], v[0] * v[1], [(2, 1, 1)]) ** 2, V[:4]),
@@ -54,23 +48,17 @@ SHAPES = [
     case("split", lambda x: [jnp.sin(p) * 2 for p in jnp.split(x, [1, 4], axis=1)], X, zero=True),
     case("split_used_together", lambda v: (lambda a, b: a * jnp.exp(b))(*jnp.split(v, 2)), V),
     case("unstack", lambda x: (lambda a, b: a * b + a)(*jnp.unstack(x)), X),
-    case(
-        "diagonals",
-        lambda x: jnp.diag(jnp.diag(x) ** 2, 1)[:3, :3] + jnp.diagonal(x)[None],
-        normal(3, 3),
-    ),
+    case("diagonals", lambda x: jnp.diag(jnp.diag(x) ** 2, 1)[:3, :3] + jnp.diagonal(x)[None],
+        normal(3, 3)),
     case("triangles", lambda x: jnp.tril(x * x) + jnp.triu(jnp.sin(x), 1), normal(3, 3)),
     case("meshgrid", lambda v: jnp.multiply(*jnp.meshgrid(v, jnp.cos(v))), V[:3]),
     case("vander_polyval", lambda v: jnp.vander(v, 3) * jnp.polyval(v, 1.5), V[:3]),
     case("zero_size", lambda v: (v[:0] * 2, v.sum() + v[:0].sum()), V[:3]),
-    case(
-        "rank_zero",
-        lambda s: (s * s)[None, None] * jnp.ones((1, 1)) + jnp.reshape(s, (1, 1)),
-        normal(),
-    ),
+    case("rank_zero", lambda s: (s * s)[None, None] * jnp.ones((1, 1)) + jnp.reshape(s, (1, 1)),
+        normal()),
     case("interp", lambda v: jnp.interp(uniform(4, low=0, high=4), jnp.arange(5.0), v**2), V[:5]),
     case("gradient_stencil", lambda x: jnp.gradient(x**2, axis=1) - 4 * x, X),
-]
+]  # fmt: skip
 
 SORTS = [
     case("sort", lambda x: jnp.sort(x * 2, 1) * x, distinct(2, 4)),
@@ -100,26 +88,11 @@ SELECTS = [
     case("select_list", lambda v: jnp.select([v > 1, v > 0], [v**2, jnp.sin(v)], -v), V),
     case("piecewise", lambda v: jnp.piecewise(v, [v < 0, v >= 0], [jnp.exp, jnp.square]), V),
     case("clip", lambda v: jnp.clip(v, -0.5, 0.6) * v, V),
-    case(
-        "clamp_active_bounds",
-        lambda v, a, b: lax.clamp(-a * a, v, b * b) * v,
-        V,
-        normal(6),
-        normal(6, seed=1),
-        argnums=(0, 1, 2),
-    ),
-    case(
-        "clamp_scalar_bounds",
-        lambda v, s: lax.clamp(-s, v, s) * v,
-        V,
-        np.array(0.6),
-        argnums=(0, 1),
-        oracle=_with_array_bounds,
-    ),
+    case("clamp_active_bounds", lambda v, a, b: lax.clamp(-a * a, v, b * b) * v, V, normal(6),
+        normal(6, seed=1), argnums=(0, 1, 2)),
+    case("clamp_scalar_bounds", lambda v, s: lax.clamp(-s, v, s) * v, V, np.array(0.6),
+        argnums=(0, 1), oracle=_with_array_bounds),
     case("maximum_of_constant", lambda v: jnp.maximum(v, 0.3) * jnp.minimum(v, 0.1), V),
-    case(
-        "choose",
-        lambda x: jnp.choose(np.array([0, 1, 1]), [x[0, :3], x[1, :3] ** 2], mode="clip"),
-        X,
-    ),
-]
+    case("choose", lambda x: jnp.choose(np.array([0, 1, 1]), [x[0, :3], x[1, :3] ** 2],
+        mode="clip"), X),
+]  # fmt: skip

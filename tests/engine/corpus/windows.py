@@ -34,77 +34,29 @@ def _of_products(_, argnums):
 
 CONVOLUTIONS = [
     case("both_operands", _conv, IMAGE, KERNEL, argnums=(0, 1)),
-    case(
-        "same_padding_strides",
-        lambda x, k: jnp.sin(_conv(x * x, k, (2, 1), "SAME")),
-        IMAGE,
-        KERNEL,
-        argnums=(0, 1),
-    ),
-    case(
-        "dilations",
-        lambda x, k: _conv(
-            x, k, padding=((1, 1), (0, 1)), lhs_dilation=(2, 1), rhs_dilation=(1, 2)
-        ),
-        IMAGE,
-        KERNEL,
-        argnums=(0, 1),
-    ),
-    case(
-        "groups",
-        lambda x, k: _conv(x, k, feature_group_count=2) ** 2,
-        IMAGE,
-        normal(4, 1, 2, 2),
-        argnums=(0, 1),
-    ),
-    case(
-        "batch_groups",
-        lambda x, k: _conv(x, k, batch_group_count=2),
-        normal(2, 2, 3, 3),
-        normal(2, 2, 2, 2),
-        argnums=(0, 1),
-    ),
-    case(
-        "channels_last",
-        lambda x, k: _conv(x, k, dimension_numbers=("NHWC", "HWIO", "NHWC")),
-        normal(1, 4, 3, 2),
-        normal(2, 2, 2, 3),
-        argnums=(0, 1),
-    ),
+    case("same_padding_strides", lambda x, k: jnp.sin(_conv(x * x, k, (2, 1), "SAME")), IMAGE,
+        KERNEL, argnums=(0, 1)),
+    case("dilations", lambda x, k: _conv(x, k, padding=((1, 1), (0, 1)), lhs_dilation=(2, 1),
+        rhs_dilation=(1, 2)), IMAGE, KERNEL, argnums=(0, 1)),
+    case("groups", lambda x, k: _conv(x, k, feature_group_count=2) ** 2, IMAGE, normal(4, 1, 2, 2),
+        argnums=(0, 1)),
+    case("batch_groups", lambda x, k: _conv(x, k, batch_group_count=2), normal(2, 2, 3, 3),
+        normal(2, 2, 2, 2), argnums=(0, 1)),
+    case("channels_last", lambda x, k: _conv(x, k, dimension_numbers=("NHWC", "HWIO", "NHWC")),
+        normal(1, 4, 3, 2), normal(2, 2, 2, 3), argnums=(0, 1)),
     case("constant_kernel", lambda x: jnp.tanh(_conv(x, KERNEL)), IMAGE),
-    case(
-        "transposed",
-        lambda x: lax.conv_transpose(x, normal(2, 2, 2, 3), (2, 2), "SAME") ** 2,
-        normal(1, 2, 2, 2),
-    ),
-    case(
-        "patches",
-        lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID") ** 2,
-        normal(1, 2, 3, 3),
-    ),
-    case(
-        "local",
-        lambda x, k: lax.conv_general_dilated_local(x, k, (1, 1), "VALID", (2, 2)),
-        normal(1, 1, 3, 3),
-        normal(2, 4, 2, 2),
-        argnums=(0, 1),
-    ),
+    case("transposed", lambda x: lax.conv_transpose(x, normal(2, 2, 2, 3), (2, 2), "SAME") ** 2,
+        normal(1, 2, 2, 2)),
+    case("patches", lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID") ** 2,
+        normal(1, 2, 3, 3)),
+    case("local", lambda x, k: lax.conv_general_dilated_local(x, k, (1, 1), "VALID", (2, 2)),
+        normal(1, 1, 3, 3), normal(2, 4, 2, 2), argnums=(0, 1)),
     case("one_dimension", lambda v: jnp.convolve(v, v[:3] ** 2, "same"), normal(5)),
-    case(
-        "correlate",
-        lambda v, k: jnp.correlate(jnp.exp(v), k, "full"),
-        normal(4),
-        normal(2),
-        argnums=(0, 1),
-    ),
-    case(
-        "convolve2d",
-        lambda x, k: signal.convolve2d(x, k, "same") * x,
-        normal(3, 3),
-        normal(2, 2),
-        argnums=(0, 1),
-    ),
-]
+    case("correlate", lambda v, k: jnp.correlate(jnp.exp(v), k, "full"), normal(4), normal(2),
+        argnums=(0, 1)),
+    case("convolve2d", lambda x, k: signal.convolve2d(x, k, "same") * x, normal(3, 3),
+        normal(2, 2), argnums=(0, 1)),
+]  # fmt: skip
 
 POOLING = [
     case("average", lambda x: _pool(x * x, 0.0, lax.add) / 3 * x[:, :2], WIDE),

@@ -80,25 +80,17 @@ CASES = {
     "add_twice": lambda x: jnp.sin(x).at[np.array([1, 1, 30])].add(x[:3] ** 2),
     "get_filled": lambda x: x.at[np.array([1, 50])].get(mode="fill", fill_value=3.0) * 2,
     "segment_sum": lambda x: jax.ops.segment_sum(x * x, SEGMENTS, 5),
-    "take_along_axis": lambda x: jnp.take_along_axis(
-        x.reshape(3, 4) ** 2, np.array([[0], [3], [1]]), 1
-    ),
+    "take_along_axis": lambda x: jnp.take_along_axis(x.reshape(3, 4) ** 2,
+        np.array([[0], [3], [1]]), 1),
     "windows": lambda x: (x.reshape(4, 3) ** 2)[np.array([1, 3, -1]), 1:],
     "batched_gather": lambda x: rows(x, np.array([[0, 2], [1, 1], [2, 0], [0, 0]])),
-    "batched_set": lambda x: jax.vmap(lambda r, i: r.at[i].set(r[:2] ** 2))(
-        x.reshape(4, 3), np.array([[0, 2], [1, 2], [2, 0], [0, 1]])
-    ),
+    "batched_set": lambda x: jax.vmap(lambda r, i: r.at[i].set(r[:2] ** 2))(x.reshape(4, 3),
+        np.array([[0, 2], [1, 2], [2, 0], [0, 1]])),
     "convolution": lambda x: jnp.convolve(jnp.sin(x), np.array([1.0, -2, 1]), "same"),
-    "strided_convolution": lambda x: jax.lax.conv_general_dilated(
-        x.reshape(1, 2, 6) ** 2,
-        np.arange(1.0, 13).reshape(3, 2, 2),
-        (2,),
-        [(1, 2)],
-        rhs_dilation=(2,),
-    ),
-    "dynamic_slices": lambda x: jax.lax.dynamic_update_slice(
-        x, jnp.sin(jax.lax.dynamic_slice(x, (7,), (4,))), (2,)
-    ),
+    "strided_convolution": lambda x: jax.lax.conv_general_dilated(x.reshape(1, 2, 6) ** 2,
+        np.arange(1.0, 13).reshape(3, 2, 2), (2,), [(1, 2)], rhs_dilation=(2,)),
+    "dynamic_slices": lambda x: jax.lax.dynamic_update_slice(x,
+        jnp.sin(jax.lax.dynamic_slice(x, (7,), (4,))), (2,)),
     "reversed": lambda x: x.reshape(3, 4)[::-1, ::-1].T.ravel() ** 2,
     "diagonal_beside": lambda x: jnp.exp(x)[PERM] * x,
     "dilated_pad": lambda x: jax.lax.pad(x.reshape(3, 4) ** 2, 0.0, [(1, -1, 1), (-1, 2, 2)]),
@@ -118,14 +110,12 @@ CASES = {
     "subtracted": lambda x: x.at[np.array([3, 1, 3])].subtract(x[:3] ** 2) * x,
     "multiplied": lambda x: x.at[PERM[:3]].multiply(x[3:6], unique_indices=True),
     "running": lambda x: jnp.cumsum(x.reshape(3, 4) ** 2, 1) * jnp.cumprod(x.reshape(3, 4), 0),
-    "pooled": lambda x: jax.lax.reduce_window(
-        x.reshape(3, 4) ** 2, 0.0, jax.lax.add, (2, 2), (1, 2), "SAME"
-    ),
+    "pooled": lambda x: jax.lax.reduce_window(x.reshape(3, 4) ** 2, 0.0, jax.lax.add, (2, 2),
+        (1, 2), "SAME"),
     "two_convolved": lambda x: jnp.convolve(x[:8], x[8:] ** 2),
-    "grouped_convolution": lambda x: jax.lax.conv_general_dilated(
-        x.reshape(1, 2, 6), np.arange(1.0, 7).reshape(2, 1, 3), (1,), "SAME", feature_group_count=2
-    ),
-}
+    "grouped_convolution": lambda x: jax.lax.conv_general_dilated(x.reshape(1, 2, 6),
+        np.arange(1.0, 7).reshape(2, 1, 3), (1,), "SAME", feature_group_count=2),
+}  # fmt: skip
 
 SIZES = {"brusselator": 32}
 
@@ -199,13 +189,9 @@ AT_RUN_TIME = {
     "set_a_number": (lambda x, i: x.at[i[0]].set(jnp.sin(x[3]) * x[1]), 14),
     "springs": (lambda x, i: jnp.zeros(12).at[i].add(jnp.sin(x[i] - x[(i + 1) % 12])), 8),
     "filled": (lambda x, i: x.at[i * 3].get(mode="fill", fill_value=0.0) ** 2, 4),
-    "dynamic": (
-        lambda x, i: jax.lax.dynamic_update_slice(
-            x, jax.lax.dynamic_slice(x**2, (i[0],), (3,)), (i[3],)
-        ),
-        24,
-    ),
-}
+    "dynamic": (lambda x, i: jax.lax.dynamic_update_slice(x,
+        jax.lax.dynamic_slice(x**2, (i[0],), (3,)), (i[3],)), 24),
+}  # fmt: skip
 """Functions of a vector and four indices, and the entries of their Jacobians inside of jit."""
 
 

@@ -80,16 +80,9 @@ def check(fun, x, *, most: int, blocks: int):
 
 @pytest.mark.parametrize(
     ("node", "edge"),
-    spared(
-        [
-            (by_vmap, by_vmap),
-            (by_trailing_axes, by_inner_axes),
-            (by_map, by_trailing_axes),
-            (by_vmap, by_map),
-        ],
-        (by_map, by_trailing_axes),
-    ),
-)
+    spared([(by_vmap, by_vmap), (by_trailing_axes, by_inner_axes), (by_map, by_trailing_axes),
+        (by_vmap, by_map)], (by_map, by_trailing_axes)),
+)  # fmt: skip
 def test_logarithms_of_poses_in_two_stages(node, edge):
     check(*poses(node, edge), most=60, blocks=1)
 
@@ -102,16 +95,12 @@ def in_halves(q):
 
 @pytest.mark.parametrize(
     "ends",
-    [
-        lambda q: (q[FROM], q[TO]),
-        lambda q: (jnp.take(q, FROM, axis=0), jax.vmap(lambda k: q[k])(jnp.asarray(TO))),
-        lambda q: (q[FROM], jnp.stack([q[TO, 0], q[TO, 1]], -1)),
-        lambda q: jnp.moveaxis(q.T[:, np.stack([FROM, TO])], 0, -1),
-        lambda q: (q[::2], q[1::2]),
-        in_halves,
-    ],
+    [lambda q: (q[FROM], q[TO]), lambda q: (jnp.take(q, FROM, axis=0),
+        jax.vmap(lambda k: q[k])(jnp.asarray(TO))), lambda q: (q[FROM], jnp.stack([q[TO, 0], q[TO,
+        1]], -1)), lambda q: jnp.moveaxis(q.T[:, np.stack([FROM, TO])], 0, -1),
+        lambda q: (q[::2], q[1::2]), in_halves],
     ids="index take columns several strides halves".split(),
-)
+)  # fmt: skip
 def test_rows_of_a_short_stage_are_taken_before_it(ends):
     """Five equations at nodes, as many at edges: one block, as if all were done at edges."""
 
@@ -244,9 +233,7 @@ def surprise(x, chosen):
 
 @pytest.mark.parametrize(
     "chosen",
-    [
-        lambda x: x[ROWS, CHOSEN],
-        lambda x: jnp.take_along_axis(x, CHOSEN[:, None], 1)[:, 0],
+    [lambda x: x[ROWS, CHOSEN], lambda x: jnp.take_along_axis(x, CHOSEN[:, None], 1)[:, 0],
         lambda x: jax.vmap(lambda i, k: x[i, k])(jnp.asarray(ROWS), jnp.asarray(CHOSEN)),
         lambda x: jax.lax.map(lambda i: x[i, jnp.asarray(CHOSEN)[i]], jnp.arange(NODES)),
         lambda x: x[ROWS[:, None], np.stack([CHOSEN, 0 * CHOSEN], 1)],
@@ -254,10 +241,9 @@ def surprise(x, chosen):
         lambda x: x.at[jnp.arange(NODES), CHOSEN + 1].add(x[:, 1], mode="drop"),
         lambda x: jnp.linalg.slogdet(x.reshape(-1, 3, 3))[1],
         lambda x: jnp.linalg.inv(x.reshape(-1, 3, 3)),
-        lambda x: jnp.diagonal(x.reshape(-1, 3, 3), axis1=1, axis2=2),
-    ],
+        lambda x: jnp.diagonal(x.reshape(-1, 3, 3), axis1=1, axis2=2)],
     ids="rows along vmap map several set drop det inv diagonal".split(),
-)
+)  # fmt: skip
 def test_rows_by_their_own_numbers_are_parts(chosen, request):
     def fun(z):
         return surprise(z.reshape(NODES, WIDTH), chosen)
