@@ -131,3 +131,15 @@ def test_the_table_shows_what_is_computed(row):
 
 def test_the_pages_have_tables():
     assert len(rows()) > 50
+
+
+@pytest.mark.parametrize("index", [2**32, 2**62])
+def test_an_index_about_which_jax_contradicts_itself(index):
+    """Its value is that of another index than its derivative's; a kernel has what its page says."""
+    with jax.enable_x64(True):
+        x, take = jnp.array([1.0, 2.0]), lambda x: jnp.take(x, jnp.asarray(index))
+        assert float(take(x)) == 1.0
+        assert jax.jacfwd(take)(x).tolist() == [1.0, 0.0]
+        for jacobian in (jax.jacrev, veenv.jacve, lambda f: jax.jit(veenv.jacve(f))):
+            assert jacobian(take)(x).tolist() == [0.0, 0.0]
+        assert np.isnan(veenv.fuse(take)(x))
