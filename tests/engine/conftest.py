@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.oracles import by_numpy
-from veenv.engine import api
+from veenv.engine import api, jacobian
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,11 @@ def _xla(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.node.get_closest_marker("kernels") is not None:
         monkeypatch.setattr(by_numpy, "COMPILES", True)
         return
-    compiled = api._Wanted.compiled
+    compiled = jacobian.compiled
 
-    def by_xla(wanted, fun, *, alone):
-        kernel = "xla" if wanted.kernel == "auto" else wanted.kernel
-        return compiled(replace(wanted, kernel=kernel), fun, alone=alone)
+    def by_xla(request, fun):
+        kernel = "xla" if request.kernel == "auto" else request.kernel
+        return compiled(replace(request, kernel=kernel), fun)
 
-    monkeypatch.setattr(api._Wanted, "compiled", by_xla)
+    monkeypatch.setattr(jacobian, "compiled", by_xla)
+    monkeypatch.setattr(api, "compiled", by_xla)

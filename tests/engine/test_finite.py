@@ -9,7 +9,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import quick_jit
-from veenv.engine import candidates
+from veenv.engine import alternatives
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
@@ -97,7 +97,7 @@ REFUSED = {  # where JAX's modes are NaN and an elimination is not
 
 
 def modes_of(fun):
-    return candidates.own_modes(linearise(trace(fun, (X,))))
+    return alternatives.own_modes(linearise(trace(fun, (X,))))
 
 
 @pytest.mark.parametrize("name", [*ROOTS, *SMOOTH, *MASKED, *REFUSED])

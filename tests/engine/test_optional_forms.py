@@ -16,7 +16,7 @@ from jax.scipy import linalg, special, stats
 import veenv
 from tests.sampling import spared
 from veenv import _support
-from veenv.engine import api, choose, pins
+from veenv.engine import form_selection, jacobian, materialise
 from veenv.kernel import fusing, primitive
 
 pytestmark = pytest.mark.kernels
@@ -122,19 +122,19 @@ def smooth(x: Any) -> Any:
 
 
 BROKEN = {
-    "JAX's modes": (api, "other_modes"),
-    "other orders": (api, "other_orders"),
-    "modes alone": (api, "modes_alone"),
-    "thin Jacobians": (api, "_thin"),
-    "elimination": (api, "_eliminated"),
-    "linearisation": (api, "linearise"),
-    "traces of a point": (choose, "trace_point"),
-    "separation": (choose, "_separate"),
-    "prices": (choose, "counts_of"),
-    "the size of a kernel": (choose, "kernel_size"),
-    "prices of kernels": (choose, "kernel_seconds"),
+    "JAX's modes": (jacobian, "other_modes"),
+    "other orders": (jacobian, "other_orders"),
+    "modes alone": (jacobian, "modes_alone"),
+    "thin Jacobians": (jacobian, "_thin"),
+    "elimination": (jacobian, "_eliminated"),
+    "linearisation": (jacobian, "linearise"),
+    "traces of a point": (form_selection, "trace_point"),
+    "separation": (form_selection, "_separate"),
+    "prices": (form_selection, "counts_of"),
+    "the size of a kernel": (form_selection, "kernel_size"),
+    "prices of kernels": (form_selection, "kernel_seconds"),
     "unrolling": (fusing, "unroll"),
-    "pins": (pins, "stored_from"),
+    "pins": (materialise, "stored_from"),
     "machine code": (primitive, "_lower_point"),
 }
 
@@ -160,8 +160,8 @@ def test_another_form_is_taken(
     caplog.set_level(logging.DEBUG, "veenv")
     x = jnp.asarray(X)
     kernel = "xla" if broken in ("prices", "pins") else "auto"  # a kernel needs none
-    jacobian = veenv.jacve(smooth, order, kernel=kernel)
-    found = jax.jit(jacobian)(x) if form == "jit" else jax.jit(jax.vmap(jacobian))(x[None])
+    derived = veenv.jacve(smooth, order, kernel=kernel)
+    found = jax.jit(derived)(x) if form == "jit" else jax.jit(jax.vmap(derived))(x[None])
     for a, b in zip(found, jax.jacrev(smooth)(x), strict=True):
         np.testing.assert_allclose(a.reshape(b.shape), b, rtol=1e-12)
     assert all(r.levelno == logging.DEBUG and r.exc_info for r in messages(caplog))
@@ -171,7 +171,7 @@ def test_another_form_is_taken(
 def test_even_an_elimination_is_optional_outside_of_jit(monkeypatch: pytest.MonkeyPatch, x64: None):
     """One of JAX's modes takes its place, auxiliary output and all."""
     monkeypatch.setattr(_support, "STRICT", False)
-    monkeypatch.setattr(api, "_eliminated", _fails)
+    monkeypatch.setattr(jacobian, "_eliminated", _fails)
     with_aux = lambda x, name: (smooth(x), {name: x})  # noqa: E731
     found, aux = veenv.jacve(with_aux, has_aux=True)(X, "x")
     np.testing.assert_allclose(found[1], jax.jacrev(smooth)(X)[1], rtol=1e-12)
@@ -184,7 +184,7 @@ def test_even_an_elimination_is_optional_outside_of_jit(monkeypatch: pytest.Monk
 def test_what_was_asked_for_raises(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_support, "STRICT", False)
     monkeypatch.setattr(fusing, "unroll", _fails)
-    monkeypatch.setattr(api, "_eliminated", _fails)
+    monkeypatch.setattr(jacobian, "_eliminated", _fails)
     with pytest.raises(UnforeseenError):
         jax.jit(veenv.jacve(smooth, **options))(X)
 

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv.engine.edge import Edge, Edges, todense
-from veenv.engine.sparse.policy import structured
 from veenv.engine.sums import AsCounted, Policy, Terms
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Elemental, Linearisation
@@ -86,9 +85,7 @@ def pull_back(
         row, size = tableau.preds[target], prod(shapes[target])
         posts = {r: row.pop(r) for r in results if r in row}
         rows = {
-            r: dense(structured(policy.left(post)), shapes[target], results[r]).reshape(
-                size, *results[r]
-            )
+            r: dense(policy.terms(post), shapes[target], results[r]).reshape(size, *results[r])
             for r, post in posts.items()
         }
         for source, x in call.rows(rows, size).items():

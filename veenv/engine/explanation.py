@@ -13,15 +13,17 @@ import jax
 
 from veenv import _compat, limits
 from veenv._support import attempt
-from veenv.engine.api import entries_of, jacve
-from veenv.engine.candidates import (
+from veenv.engine.alternatives import (
     Bounds,
+    JaxMode,
     has_infinite_partials,
     num_passes,
     other_orders,
     shut_out,
 )
-from veenv.engine.choose import Considered, Form, JaxMode, KernelForm, kernel_of, menu_of, watched
+from veenv.engine.api import jacve
+from veenv.engine.form_selection import Considered, Form, KernelForm, kernel_of, menu_of, watched
+from veenv.engine.jacobian import entries_of
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
@@ -229,7 +231,7 @@ class _Made:
     @classmethod
     def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Made:
         """A form as a kernel, if it can be one, with the reason that counts if it cannot."""
-        made = cls(name, traced, Form.of(traced, pinned))
+        made = cls(name, traced, Form.of(traced))
         try:
             made.program = traced.automatic(limit)
         except CannotFuseError as error:
@@ -250,14 +252,12 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
     made = [_Made.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)]
     made += [_Made.of(label, one, _limit(one), pinned=False) for label, one in modes]
-    kernel = KernelForm()
-    if considered.kernel:
-        kernel = kernel_of(first, own, considered.source, [one for _, one in modes])
+    kernel = kernel_of(considered, [one for _, one in modes])
     kernel = kernel._replace(modes=[one for _, one in modes])
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
     if kernel.program is None or price > least_seconds(kernel.program, batch):
-        menu = menu_of(first, own, kernel, kernel.traced or first[0], later=False)
+        menu = menu_of(considered, kernel, kernel.traced or first[0], own.in_trace)
         form = menu.cheapest(batch, price)
     made += _unoffered(asked, lin, {one.name for one in made})
     rows = [row for one in made for row in _rows(one, kernel, form, batch)]
@@ -280,7 +280,7 @@ def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
     if considered.name != "elimination" or lin is None:
         return [considered.name] * count
     ids = resolve_order("auto", lin.graph)
-    several = [ids, *other_orders(lin, ids, "auto", modes=bool(considered.modes.modes))]
+    several = [ids, *other_orders(lin, ids, "auto", considered.modes.modes)]
     return [f"elimination in {_order_name(lin.graph, ids)} order" for ids in several[:count]]
 
 
@@ -295,10 +295,10 @@ def _unoffered(asked: _Asked, lin: Linearisation | None, known: set[str]) -> Ite
     for name in sorted({"jacfwd", "jacrev"} - known):
         mode = JaxMode(asked.by(getattr(jax, name)), name=name)
         try:
-            traced = asked.traced(mode.run)
+            traced = replace(asked.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it
             continue
-        yield _Made(name, traced, Form.of(traced, False), unoffered=_why_not(lin, name))
+        yield _Made(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
 
 
 def _why_not(lin: Linearisation | None, name: str) -> str:

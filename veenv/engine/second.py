@@ -16,7 +16,7 @@ from veenv._support import extra
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.surroundings import equal_bodies_once
+from veenv.engine.wrappers import equal_bodies_once
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import hiding_aux, is_symbolic, plain_argnums, trace
 from veenv.graph.shardings import AsWritten

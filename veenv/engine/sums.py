@@ -204,6 +204,10 @@ class Policy(Protocol[E]):
         """An edge that is left at the end, as terms, or as entries where those are sparse."""
         ...
 
+    def terms(self, e: E) -> Terms:
+        """An edge as terms."""
+        ...
+
     def stored(self, x: Array, pairs: Sequence[tuple[E, Structure]]) -> E:
         """An array [*out_shape, *in_shape] that stands for a sum of products.
 
@@ -244,6 +248,8 @@ class AsCounted:
     def left(self, e: Edge | Sum) -> Terms:
         """The edge, formed."""
         return (formed(e, last=True),)
+
+    terms = left
 
     def stored(self, x: Array, pairs: Sequence[tuple[Edge | Sum, Structure]]) -> Edge:
         """The array stored as the algebra has the sum of products."""

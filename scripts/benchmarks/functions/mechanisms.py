@@ -41,52 +41,53 @@ def _two_prices(price: Any, batch: int | None) -> float:
 
 MECHANISMS: dict[str, Mechanism] = {
     "materialised values": Mechanism(
-        (_ENGINE + "pins.py",), ("tests/engine/test_pins.py",), ("realistic", "sparse"),
+        (_ENGINE + "materialise.py",), ("tests/engine/test_materialise.py",),
+        ("realistic", "sparse"),
         {
-            "veenv.engine.pins:stored_from": lambda closed: _never(closed),
-            "veenv.engine.pins:shared": lambda jaxpr: frozenset(),
+            "veenv.engine.materialise:stored_from": lambda closed: _never(closed),
+            "veenv.engine.materialise:shared": lambda jaxpr: frozenset(),
         },
     ),
     "what a batch shares": Mechanism(
-        (_ENGINE + "pins.py:shared",), (), ("realistic", "sparse"),
-        {"veenv.engine.pins:shared": lambda jaxpr: frozenset()},
+        (_ENGINE + "materialise.py:shared",), (), ("realistic", "sparse"),
+        {"veenv.engine.materialise:shared": lambda jaxpr: frozenset()},
     ),
     "other orders": Mechanism(
-        (_ENGINE + "candidates.py:other_orders,forward_instead,num_passes,_has_operators",),
+        (_ENGINE + "alternatives.py:other_orders,forward_instead,num_passes,_has_operators",),
         ("tests/engine/test_forms_of_loops.py",), ("realistic",),
-        {"veenv.engine.api:other_orders": lambda *args, **named: []},
+        {"veenv.engine.jacobian:other_orders": lambda *args, **named: []},
     ),
     "JAX's modes as forms": Mechanism(
-        (_ENGINE + "candidates.py",),
+        (_ENGINE + "alternatives.py",),
         ("tests/engine/test_optional_forms.py", "tests/engine/test_small_products.py"),
         ("realistic",),
-        {"veenv.engine.api:other_modes": lambda *args, **named: {}},
+        {"veenv.engine.jacobian:other_modes": lambda *args, **named: {}},
     ),
     "the price of several batches": Mechanism(
-        (_ENGINE + "choose.py:_waiting,Batched",), (), ("realistic",),
-        {"veenv.engine.choose:_at": _two_prices},
+        (_ENGINE + "form_selection.py:_waiting,Batched",), (), ("realistic",),
+        {"veenv.engine.form_selection:_at": _two_prices},
     ),
     "JAX's mode alone": Mechanism(
-        (_ENGINE + "candidates.py:modes_alone,are_small_products,are_loops,_narrowest,_entries",),
+        (_ENGINE + "alternatives.py:modes_alone,are_small_products,are_loops,_narrowest,_entries",),
         ("tests/engine/test_small_products.py",), ("realistic",),
-        {"veenv.engine.api:modes_alone": lambda *args: []},
+        {"veenv.engine.jacobian:modes_alone": lambda *args: []},
     ),
     "bounds of variables": Mechanism(
-        (_ENGINE + "candidates.py:Bounds",), (), ("realistic",),
-        {"veenv.engine.candidates:Bounds.lower": lambda self, atom: -inf},
+        (_ENGINE + "alternatives.py:Bounds",), (), ("realistic",),
+        {"veenv.engine.alternatives:Bounds.lower": lambda self, atom: -inf},
     ),
     "symmetric halves": Mechanism(
         (_ENGINE + "sparse/indexing.py:SymmetricBlocks,symmetric_blocks,_Placed",
          _ENGINE + "second.py:_is_symmetric", _ENGINE + "sparse/entries.py:upper,mirrored"),
         (), ("hessians",),
-        {"veenv.engine.api:symmetric_blocks": lambda lin: SymmetricBlocks()},
+        {"veenv.engine.jacobian:symmetric_blocks": lambda lin: SymmetricBlocks()},
     ),
     "blocks": Mechanism(
         tuple(f"{_ENGINE}repeated/{n}.py" for n in ("at_point", "carried", "mapped", "parts",
                                                    "points")),
         ("tests/engine/sparse/test_points.py", "tests/engine/sparse/test_writings.py"),
         ("sparse", "writings"),
-        {"veenv.engine.api:_in_parts": lambda program: program},
+        {"veenv.engine.jacobian:with_regions": lambda program: program},
     ),
     "gathers moved before rows": Mechanism(
         (_ENGINE + "repeated/carried.py",), (), ("sparse", "writings"),
@@ -130,8 +131,8 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.engine.sparse.partials:_thin_product": lambda *args: None},
     ),
     "dense from blocks": Mechanism(
-        (_ENGINE + "api.py:_thin,entries_of",), ("tests/engine/test_thin.py",),
-        ("realistic", "sparse"), {"veenv.engine.api:_thin": lambda *args: False},
+        (_ENGINE + "jacobian.py:_thin,entries_of",), ("tests/engine/test_thin.py",),
+        ("realistic", "sparse"), {"veenv.engine.jacobian:_thin": lambda *args: False},
     ),
     "sums kept as terms": Mechanism(
         (_ENGINE + "sums.py:Sum,_free,_collected,_formed,add,multiply",),
@@ -181,9 +182,9 @@ MECHANISMS: dict[str, Mechanism] = {
         (_KERNEL + "building/batches.py",), ("tests/kernel/test_batches.py",), _COMPILED, {},
     ),
     "equal bodies once": Mechanism(
-        (_ENGINE + "surroundings.py:equal_bodies_once,_Alike,_first_of,_Body,_first,_computed,"
+        (_ENGINE + "wrappers.py:equal_bodies_once,_Alike,_first_of,_Body,_first,_computed,"
          "_atom,_constant,_plain",), (), (),
-        {"veenv.engine.api:equal_bodies_once": nullcontext},
+        {"veenv.engine.jacobian:equal_bodies_once": nullcontext},
     ),
 }  # fmt: skip
 

@@ -236,7 +236,7 @@ class PartFunction(Function):
 
     def __init__(self, part: Points, jacobian: Jacobian):
         super().__init__(NAME, partial(part.run, jacobian(part.one, part.moved)))
-        self.part = part
+        self.part, self.entries = part, part.entries
 
 
 def _to_front(x: Any, axes: Axes) -> Any:

@@ -26,7 +26,6 @@ import numpy as np
 from veenv import limits
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known, Zeros
-from veenv.engine.repeated import points
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import dependent_places
 from veenv.engine.sparse.entries import Indexed, Matrix
@@ -128,8 +127,8 @@ def _move(
     if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
         return _complex_move(equation, ways, e, (out_shape, in_shape), known, passes)
     result, operand = ways
-    if name == points.NAME:
-        return equation.primitive.part.entries(result, operand, e)
+    if (of_part := getattr(equation.primitive, "entries", None)) is not None:  # a batched region
+        return of_part(result, operand, e)
     if facts(name).selects:
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
         return None if chosen is None else entries.selected(chosen, in_shape, e.dtype)

@@ -61,6 +61,10 @@ class Sparse:
         """The edge as it is."""
         return e
 
+    def terms(self, e: Terms | Indexed) -> Terms:
+        """The edge, of which entries become one dense term."""
+        return structured(e)
+
     def stored(self, x: Array, pairs: Sequence[tuple[Terms | Indexed, Structure]]) -> Terms:
         """The array as one dense term."""
         (post, *_), pre = structured(pairs[0][0]), pairs[0][1]

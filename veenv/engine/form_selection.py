@@ -1,4 +1,4 @@
-"""In a trace: the form of a Jacobian with the least price at the batch.
+"""Selects, in a trace, the form of a Jacobian with the least price at the batch.
 
 Forms are eliminations in one order or several, JAX's own modes, and one of the eliminations as one
 kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each takes.
@@ -7,12 +7,12 @@ kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.core
@@ -20,7 +20,10 @@ import jax.numpy as jnp
 
 from veenv import _compat, limits
 from veenv._support import attempt, setting
-from veenv.engine import pins
+from veenv.engine import materialise
+from veenv.engine.alternatives import Forms, JaxMode
+from veenv.engine.request import Request
+from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
 from veenv.kernel.price import (
     counts_of,
@@ -38,133 +41,100 @@ from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS
 
+T = TypeVar("T")
 _TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
 
-class JaxMode(NamedTuple):
-    """One of JAX's own modes of a function."""
-
-    run: Callable[..., Any]  # of the function's arguments
-    operations: float = 0.0  # multiplications that it does at a point, at least as far as is known
-    name: str = "jacrev"
-
-
-class NotTracedError(Exception):
-    """A rule closes over values of the function: it is not traced and run again, but run."""
-
-
-class Results(NamedTuple):
-    """A Jacobian in several ways."""
-
-    # of the elimination and of those by other orders, of none where only a mode of JAX is wanted
-    eliminations: list[Any]
-    modes: list[JaxMode]  # JAX's own, whose results are the same
-
-
-Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
-"""From positional and keyword arguments, and whether other forms are wanted, to results."""
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
 
 
 def choosing(
+    request: Request,
     jacobian: Callable[..., Any],
-    forms_of: Callable[[Callable[..., Any]], Forms],
-    fun: Callable[..., Any],
-    argnums: Callable[[Sequence[Any]], Sequence[int]],
-    *,
-    kernel: bool,
-    source: int = 0,
+    forms: Callable[[Sequence[Any], dict[str, Any]], Forms | None],
 ) -> Callable[..., Any]:
-    """A Jacobian in the form of the least price.
+    """Returns a Jacobian in the form of the least price.
 
     Args:
+      request: what is asked for.
       jacobian: by elimination, called where nothing is compiled.
-      forms_of: of a function all results at once, every value that might be expensive pinned.
-      fun: the function.
-      argnums: of the positional arguments those that are differentiated by.
-      kernel: one kernel is a form, too.
-      source: the number of the elimination that becomes the kernel, of the fewest operations.
+      forms: of positional and keyword arguments all results at once, every value that might be
+        expensive pinned; None where only the elimination can be run.
     """
-    look = functools.partial(_considered, jacobian, kernel=kernel, source=source)
 
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
-        if not places:
+        if not any(map(_compat.is_traced, jax.tree.leaves((args, kwargs)))):
             return jacobian(*args, **kwargs)
         raised: list[Exception] = []  # where the function is traced and eliminated
-
-        def trace(results: Callable[..., list[Any]]) -> Traced:
-            if kernel:
-                return trace_point(results, args, kwargs, argnums(args))
-            return trace_leaves(results, leaves, tree, places)
-
-        def forms(*call: Any) -> Results:
-            with _noted(raised):
-                return forms_of(fun)(*call)
+        alone, several = _noting(raised, jacobian), _noting(raised, forms)
 
         def best() -> Any:
-            return _cheapest(look(forms, trace, args, kwargs))
+            considered = _considered(request, alone, several, args, kwargs)
+            return alone(*args, **kwargs) if considered is None else _cheapest(considered)
 
-        try:
-            return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
-        except NotTracedError:
-            return jacobian(*args, **kwargs)
+        return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
 
     return chosen
 
 
 def _considered(
+    request: Request,
     jacobian: Callable[..., Any],
-    forms: Forms,
-    trace: Callable[[Callable[..., list[Any]]], Traced],
+    forms: Callable[[Sequence[Any], dict[str, Any]], Forms | None],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    *,
-    kernel: bool,
-    source: int,
-) -> Considered:
-    """What there is to choose from.
+) -> Considered | None:
+    """The forms that there are to choose from."""
+    known: Forms | None = None
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    kernels = request.kernel == "auto"
 
-    `trace` traces a function of some of the arguments' leaves.
-    """
-    made = Results([], [])
+    def trace(results: Callable[..., list[Any]]) -> Traced:
+        if kernels:
+            return trace_point(results, args, kwargs, normalise_argnums(request.argnums, len(args)))
+        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+        return trace_leaves(results, leaves, tree, places)
 
     @functools.wraps(jacobian, updated=())
     def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
-        nonlocal made
-        found = forms(args, kwargs, True)
-        made = found._replace(eliminations=[])  # these are of this trace alone
-        return found.eliminations
+        nonlocal known
+        several = forms(args, kwargs)
+        known = several and several._replace(eliminations=[])  # these are of this trace alone
+        return several.eliminations if several else []
 
-    leaves, tree = jax.tree.flatten((args, kwargs))
     traced = trace(eliminations)
+    if known is None:
+        return None
     # Reverse mode of JAX sums over the devices where only some of the values differ.
     alike = _compat.vary_alike(traced.operands)
-    own = _Modes(tuple(made.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+    own = _Modes(tuple(known.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
     if not traced.tree.children():
         first, others = own.split()
         if first:
-            name = own.modes[-1 - len(others.modes)].name
-            return Considered(first, others, 0, kernel, name)
-        traced = trace(lambda *args, **kwargs: forms(args, kwargs, False).eliminations)
-    first, fused = _separate(traced), kernel and alike
-    return Considered(first, own, source, fused, "elimination")
+            return Considered(first, others, 0 if kernels else None, first[0].name)
+        traced = trace(lambda *args, **kwargs: [jacobian(*args, **kwargs)])
+    # Beside reverse stands another order of fewer operations; "auto" comes first.
+    source = -1 if request.compared == "reverse" else 0
+    return Considered(_separate(traced), own, source if kernels and alike else None, "elimination")
 
 
-@contextmanager
-def _noted(raised: list[Exception]) -> Iterator[None]:
-    """Adds what is raised to a list."""
-    try:
-        yield
-    except Exception as error:
-        raised.append(error)
-        raise
+def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
+    """Returns a function that adds to a list what it raises."""
+
+    @functools.wraps(fun, updated=())
+    def noting(*args: Any, **kwargs: Any) -> T:
+        try:
+            return fun(*args, **kwargs)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    return noting
 
 
 @dataclass(frozen=True)
@@ -194,27 +164,20 @@ class _Modes:
         found = (attempt(functools.partial(trace, mode), lambda: None) for mode in self.modes)
         return [one for one in found if one is not None]
 
-    def forms(self, operands: Sequence[Any], *, later: bool) -> Callable[[], list[Form]]:
-        """What gives the modes as forms of the operands of an elimination, traced when called.
+    def in_trace(self, operands: Sequence[Any]) -> Callable[[], list[Form]]:
+        """The modes as forms of an elimination's operands, traced when called in this trace."""
+        return functools.cache(lambda: _forms(self.traced(), operands))
 
-        `later`, when this trace has ended, its values are gone: what needs those of an outer trace
-        is traced now.
-        """
-
-        def made(modes: _Modes, operands: Sequence[Any]) -> list[Form]:
-            return _forms(modes.traced(), operands, pinned=False)
-
-        if not later:
-            return functools.cache(lambda: made(self, operands))
+    def after_trace(self, operands: Sequence[Any]) -> Callable[[], list[Form]]:
+        """The same, for when this trace has ended: what needs an outer one is traced now."""
         if not self._is_alone(operands):
-            found = made(self, operands)
-            return lambda: found
-        kept = tuple(None if _compat.is_traced(x) else x for x in operands)
+            forms = _forms(self.traced(), operands)
+            return lambda: forms
+        constants = tuple(None if _compat.is_traced(x) else x for x in operands)
         leaves = [
             _compat.shape_of(x) if k in self.dynamic else x for k, x in enumerate(self.leaves)
         ]
-        modes = replace(self, leaves=tuple(leaves))
-        return functools.cache(lambda: made(modes, kept))
+        return replace(self, leaves=tuple(leaves)).in_trace(constants)
 
     def _is_alone(self, operands: Sequence[Any]) -> bool:
         """Whether the function depends on no other trace than that of its arguments."""
@@ -239,30 +202,26 @@ class Form:
 
     closed: Any  # its jaxpr
     count: int  # of how many arguments a batch surely has one for each point: the first ones
-    pinned: bool  # it is run with the pins that are needed (`veenv.engine.pins`)
     given: Callable[[Sequence[Any]], Sequence[Any]]  # from the elimination's operands to its own
-    name: str = ""  # that of JAX's mode which it is
+    name: str = ""  # that of a mode of JAX, which is run as it is: nothing in it is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         traced: Traced,
-        pinned: bool,
         given: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
     ) -> Form:
         """A form that was traced."""
-        pinned = pinned and not traced.name  # so that it is the same program wherever it is
-        return cls(traced.closed, len(traced.dynamic), pinned, given, traced.name)
+        return cls(traced.closed, len(traced.dynamic), given, traced.name)
 
     @functools.cached_property
     def _stored_from(self) -> dict[Any, float]:
-        return pins.stored_from(self.closed)
+        return {} if self.name else materialise.stored_from(self.closed)
 
     def seconds(self, batch: int) -> float:
         """The price at a batch, on which depends what is stored."""
-        points = self._stored_from.items() if self.pinned else ()
-        dropped = frozenset(v for v, least in points if least > batch)
+        dropped = frozenset(v for v, least in self._stored_from.items() if least > batch)
         if dropped not in self._counts:
             self._counts[dropped] = counts_of(self.closed, dropped, count=self.count)
         return seconds(self._counts[dropped], batch)
@@ -275,12 +234,12 @@ class Form:
             return jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *operands)
 
         def pinned(operands: Sequence[Any]) -> list[Any]:
-            stored = lambda: pins.run(closed, self._stored_from, operands)  # noqa: E731
+            stored = lambda: materialise.run(closed, self._stored_from, operands)  # noqa: E731
             return attempt(stored, lambda: plain(operands))
 
         def run(*operands: Any) -> list[Any]:
             with jax.enable_checks(False):  # as where an equation is bound
-                found = (pinned if self.pinned else plain)(self.given(operands))
+                found = (plain if self.name else pinned)(self.given(operands))
             return [_compat.as_weak_as(avals[k], jnp.asarray(found[k])) for k in wanted]
 
         return run
@@ -297,7 +256,7 @@ class Menu:
 
     def cheapest(self, batch: int | None, kernel: float = inf) -> Any:
         """The form of the least price, at typical batches by default; None if the kernel is."""
-        without = functools.partial(replace, self.forms[0], pinned=False)
+        without = functools.partial(replace, self.forms[0], name="as it is")
         return attempt(lambda: self._least(batch, kernel), without)
 
     def _least(self, batch: int | None, kernel: float) -> Form | None:
@@ -331,23 +290,22 @@ def _cheapest(found: Considered) -> Any:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(found)
-    first, own, source, kernel, _ = found
+    first, own, source, _ = found
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    made = attempt(lambda: kernel_of(first, own, source), KernelForm) if kernel else KernelForm()
+    made = KernelForm() if source is None else attempt(lambda: kernel_of(found), KernelForm)
     base, program = made.traced, made.program
-    menu = functools.partial(menu_of, first, own, made)
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
-        several = menu(base, later=True)
+        several = menu_of(found, made, base, own.after_trace)
         cheaper = _cheaper(several, program)
         instead = lambda batch: (form := cheaper(batch)) and form.run(wanted)  # noqa: E731
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    known = Menu([Form.of(one, True) for one in first], list, own.operations)
-    if kernel and known.is_open() and _is_pure(first):
-        later = menu(asked, later=True)
+    known = Menu([Form.of(one) for one in first], list, own.operations)
+    if source is not None and known.is_open() and _is_pure(first):
+        later = menu_of(found, made, asked, own.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
         return _waiting(asked, usual, lambda batch: later.cheapest(batch).run(every))
-    now = menu(asked, later=False)
+    now = menu_of(found, made, asked, own.in_trace)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
 
@@ -364,8 +322,7 @@ class Considered(NamedTuple):
 
     first: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
-    source: int  # the number of the one that becomes the kernel
-    kernel: bool  # whether one kernel is a form
+    source: int | None  # the number of the one that becomes the kernel; None: none may be one
     name: str  # what the first ones are
 
 
@@ -378,15 +335,21 @@ def watched(watcher: Callable[[Considered], None]) -> AbstractContextManager[Non
 
 
 def menu_of(
-    first: Sequence[Traced], own: _Modes, made: KernelForm, base: Traced, *, later: bool
+    considered: Considered,
+    made: KernelForm,
+    base: Traced,
+    modes: Callable[[Sequence[Any]], Callable[[], list[Form]]],
 ) -> Menu:
-    """The forms by the operands of one of them, which comes first."""
-    rest = [one for one in first if one is not base]
-    forms = [Form.of(base, len(rest) < len(first)), *_forms(rest, base.operands, pinned=True)]
+    """Returns the forms by the operands of one of them, which comes first.
+
+    `modes` are those of JAX by such operands, where they have not been traced for the kernel.
+    """
+    rest = [one for one in considered.first if one is not base]
+    forms, operations = [Form.of(base), *_forms(rest, base.operands)], considered.modes.operations
     if made.modes is None:
-        return Menu(forms, own.forms(base.operands, later=later), own.operations)
-    found = _forms(made.modes, base.operands, pinned=False)
-    return Menu(forms, lambda: found, own.operations)
+        return Menu(forms, modes(base.operands), operations)
+    known = _forms(made.modes, base.operands)
+    return Menu(forms, lambda: known, operations)
 
 
 def _cheaper(menu: Menu, program: ScalarProgram) -> Callable[[int], Form | None]:
@@ -409,17 +372,15 @@ class KernelForm(NamedTuple):
     modes: Sequence[Traced] | None = None  # JAX's own, if they have been traced
 
 
-def kernel_of(
-    first: Sequence[Traced],
-    own: _Modes,
-    source: int,
-    modes: Sequence[Traced] | None = None,
-) -> KernelForm:
+def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> KernelForm:
     """The likeliest kernel that takes not much longer to compile than XLA.
 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
+    first, own, source, _ = considered
+    if source is None:
+        return KernelForm()
     asked, estimate = first[source], operations_of(first[source].closed)
     own_length = min(equations_of(one.closed) for one in first)
 
@@ -450,10 +411,10 @@ def _is_pure(first: Sequence[Traced]) -> bool:
     return not any(e.effects for form in first for e in walk.equations(form.closed))
 
 
-def _forms(several: Sequence[Traced], operands: Sequence[Any], *, pinned: bool) -> list[Form]:
+def _forms(several: Sequence[Traced], operands: Sequence[Any]) -> list[Form]:
     """Forms of such operands."""
     known = ((one, _given(one, operands)) for one in several)
-    return [Form.of(one, pinned, given) for one, given in known if given is not None]
+    return [Form.of(one, given) for one, given in known if given is not None]
 
 
 def _given(

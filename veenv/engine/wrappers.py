@@ -1,4 +1,4 @@
-"""Transformations of functions as JAX's own are: with `x64` on or off, on any mesh, outside of jit.
+"""Wrappers that keep a derived function valid under `x64`, on any mesh, and outside of jit.
 
 JAX compiles what is run outside of jit by the identity of its body, which is another one each time
 that a function is traced. A body that was seen before takes the place of an equal one here.
@@ -20,6 +20,7 @@ from jax.extend.core import find_top_trace, set_current_trace
 from jax.sharding import PartitionSpec
 
 from veenv import _compat, limits
+from veenv.engine.request import Request
 from veenv.graph.program import HiddenAux, Program, hiding_aux, normalise_argnums
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
 from veenv.rules.base import is_complex, is_differentiable
@@ -28,20 +29,17 @@ from veenv.rules.base import is_complex, is_differentiable
 def anywhere(
     make: Callable[[Callable[..., Any], AsWritten], Callable[..., Any]],
     fun: Callable[..., Any],
-    argnums: int | Iterable[int],
-    names: Sequence[str],
-    *,
-    has_aux: bool,
-    sparse: bool,
+    request: Request,
 ) -> Callable[..., Any]:
     """A transformation of a function, for `x64` on or off and for arrays on any mesh.
 
-    `names` are what its result is made of. A block has the sharding of a row, which lies as the
-    input does, and of a gradient's Jacobian that of a column; a sparse one has none.
+    A block has the sharding of a row, which lies as the input does, and of a gradient's Jacobian
+    that of a column; a sparse one has none.
     """
+    names, sparse = request.parts, request.blocks == "sparse"
 
     def typed(result: Any, args: Sequence[Any], returned: Specs) -> Specs:
-        wanted = normalise_argnums(argnums, len(args))
+        wanted = normalise_argnums(request.argnums, len(args))
         inputs = jax.tree.leaves([args[a] for a in wanted])
         found: Specs = []
         for name, part in zip(names, result if len(names) > 1 else (result,), strict=True):
@@ -62,7 +60,7 @@ def anywhere(
     def on_any_mesh(fun: Callable[..., Any]) -> Callable[..., Any]:
         return with_automatic_axes(make, fun, typed)
 
-    return _at_own_width(on_any_mesh, fun, argnums, has_aux)
+    return _at_own_width(on_any_mesh, fun, request.argnums, request.has_aux)
 
 
 class _CanonicalDtypeError(Exception):

@@ -1,4 +1,4 @@
-"""Pins by need: which values of a traced Jacobian are kept from being computed again.
+"""Chooses which values of a traced Jacobian XLA must materialise instead of computing them again.
 
 While a Jacobian is traced, every value that might be expensive is pinned (`veenv.linear.barrier`).
 Seen as a whole, the program shows which of them would be repeated, and at what cost; the others are

@@ -1,4 +1,4 @@
-"""What may stand for an elimination: other orders, and JAX's own modes, where they give the same.
+"""Alternatives to the requested elimination: other orders, and JAX's modes of the same results.
 
 Each that is named here is traced or eliminated and then compared by its price; so only those are
 named that may well be faster.
@@ -15,18 +15,18 @@ import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf, prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat, limits
-from veenv.engine.choose import JaxMode
 from veenv.engine.known import Known
+from veenv.engine.request import Name, Request
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -37,13 +37,28 @@ from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
-Name = Literal["auto", "reverse"]
-"""An order in whose place a faster form may be taken."""
 _STORED = 8  # the same where loops run again backwards, and store each of their steps
 _ALIKE = 1.5  # ratio of passes that are about as many
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _REAL = "fiu"  # kinds of NumPy's dtypes that are ordered
 _APART = 1e-10  # the least bound of a divisor whose powers do not overflow
+
+
+class JaxMode(NamedTuple):
+    """One of JAX's own modes of a function."""
+
+    run: Callable[..., Any]  # of the function's arguments
+    operations: float = 0.0  # multiplications that it does at a point, at least as far as is known
+    name: str = "jacrev"
+
+
+class Forms(NamedTuple):
+    """The forms of a Jacobian, all with the same results."""
+
+    # the results of the elimination and of those by other orders, of none where only a mode of JAX
+    # is wanted
+    eliminations: list[Any]
+    modes: list[JaxMode]  # JAX's own
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
@@ -84,9 +99,9 @@ def _stores(lin: Linearisation) -> bool:
 
 
 def other_orders(
-    lin: Linearisation, ids: Sequence[int], name: Name | None, *, modes: bool
+    lin: Linearisation, ids: Sequence[int], name: Name | None, modes: Collection[Any]
 ) -> list[tuple[int, ...]]:
-    """Orders that may well be faster than a named one; `modes`: JAX's own may replace it."""
+    """Orders that may well be faster than a named one, beside these of JAX's modes."""
     graph = lin.graph
     if name is None or any(lin.reverse_only) or (name == "auto" and modes):
         return []
@@ -146,15 +161,14 @@ def _refuses(equation: Any) -> bool:
     return any(facts(e.primitive.name).both is False for e in every)
 
 
-def other_modes(
-    lin: Linearisation, name: Name | None, argnums: int | Iterable[int], *, has_aux: bool
-) -> dict[OwnMode, JaxMode]:
+def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     """JAX's own modes that may well be faster than an elimination, the likelier first.
 
-    Each is a function of the function's arguments to the pair of what it returns and its Jacobian.
-    What they differentiate is the function as it was traced, nested calls and all. They raise
-    one of `REFUSALS` where JAX does not have that mode.
+    Each is a function of the function's arguments to what is asked for. What they differentiate is
+    the function as it was traced, nested calls and all. They raise one of `REFUSALS` where JAX does
+    not have that mode.
     """
+    name = request.compared
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return {}
     names = own_modes(lin)
@@ -163,44 +177,39 @@ def other_modes(
     passes = dict(zip(("jacfwd", "jacrev"), num_passes(lin.program), strict=True))
     least = least_of_a_pass(lin)
     return {
-        name: JaxMode(mode_of(lin.program, name, argnums, has_aux), passes[name] * least, name)
+        name: JaxMode(mode_of(lin.program, name, request), passes[name] * least, name)
         for name in names
     }
 
 
-def by_jax(
-    program: Program, argnums: int | Iterable[int], *, has_aux: bool, forward: bool | None = None
-) -> Callable[..., tuple[Any, Any]]:
-    """JAX's own mode of fewer passes, by default; the other one where it lacks that."""
-    if forward is None:
-        forward = operator.lt(*num_passes(program))
-    first, second = ("jacfwd", "jacrev") if forward else ("jacrev", "jacfwd")
+def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> Callable[..., Any]:
+    """One of JAX's modes, that of fewer passes by default; the other one where it lacks that."""
+    first = first or ("jacfwd" if operator.lt(*num_passes(program)) else "jacrev")
+    second = "jacrev" if first == "jacfwd" else "jacfwd"
 
-    def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
         with suppress(*REFUSALS):
-            return mode_of(program, first, argnums, has_aux)(*args, **kwargs)
-        return mode_of(program, second, argnums, has_aux)(*args, **kwargs)
+            return mode_of(program, first, request)(*args, **kwargs)
+        return mode_of(program, second, request)(*args, **kwargs)
 
     return run
 
 
-def mode_of(
-    program: Program, name: str, argnums: int | Iterable[int], has_aux: bool
-) -> Callable[..., tuple[Any, Any]]:
-    """A mode of JAX: from arguments to what the function returns and its Jacobian."""
+def mode_of(program: Program, name: str, request: Request) -> Callable[..., Any]:
+    """A mode of JAX: from arguments to what is asked for."""
     again, inputs = program.again, program.avals[: program.num_inputs]
 
-    def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
         def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
             returned = again(*args, **kwargs)
-            return (returned[0] if has_aux else returned), returned
+            return (returned[0] if request.has_aux else returned), returned
 
-        mode = getattr(jax, name)(twice, argnums=argnums, has_aux=True)
+        mode = getattr(jax, name)(twice, argnums=request.argnums, has_aux=True)
         with jax.enable_checks(False):  # as where an equation is bound
             jacobian, returned = mode(*args, **kwargs)
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
-        return returned, jax.tree.unflatten(tree, blocks)
+        return request.result(returned, jax.tree.unflatten(tree, blocks))
 
     return run
 

@@ -1,0 +1,344 @@
+"""From a request and a function to its Jacobian: traced, eliminated, assembled, in several forms.
+
+In: a `Request`, a function, its arguments. Out: the results of the requested elimination, or all
+forms that may take its place (`veenv.engine.form_selection` chooses one).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from veenv import _compat, limits
+from veenv._support import attempt
+from veenv.engine.alternatives import (
+    Forms,
+    by_jax,
+    meets_infinity,
+    modes_alone,
+    num_passes,
+    other_modes,
+    other_orders,
+)
+from veenv.engine.blocks import all_blocks, assembled
+from veenv.engine.edge import meeting_infinity
+from veenv.engine.elimination import Elimination, counts_of, eliminate
+from veenv.engine.evaluation import Evaluated, evaluate, is_pushed, push_forward, whole_of
+from veenv.engine.form_selection import choosing
+from veenv.engine.repeated.parts import with_points
+from veenv.engine.request import Blocks, Request
+from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
+from veenv.engine.sparse.partials import Around
+from veenv.engine.wrappers import anywhere, check_types, equal_bodies_once
+from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
+from veenv.graph.program import Program, is_symbolic, normalise_argnums, refuse_symbolic, trace
+from veenv.graph.shardings import AsWritten
+from veenv.kernel.fusing import KERNEL_MODES, as_kernel
+from veenv.linear.barrier import with_pins
+from veenv.orders.resolve import resolve_order
+from veenv.rules.base import memoised
+
+T = TypeVar("T")
+_FORESEEN = (NotImplementedError, *OF_TRACING)
+"""What says what the user can do, or what the package does not do."""
+
+
+def transformed(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what a request asks for of a function, for arrays on any mesh and any width."""
+
+    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
+        return compiled(request, fun)
+
+    return anywhere(make, fun, request)
+
+
+def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what is asked for of a function, in the form that was asked for or the fastest."""
+    if not callable(fun):
+        raise TypeError(f"fun must be callable, got {fun!r}")
+    if request.kernel not in KERNEL_MODES:
+        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {request.kernel!r}")
+
+    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        return requested(request, fun, args, kwargs)
+
+    def wanted(args: Sequence[Any]) -> tuple[int, ...]:
+        return normalise_argnums(request.argnums, len(args))
+
+    def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        program = trace(fun, args, kwargs, argnums=request.argnums, has_aux=request.has_aux)
+        lines = (e.source for e in program.equations if e.primitive.name == primitive)
+        return next(lines, "")
+
+    pinned = with_pins(jacobian, request.pin)
+    if request.kernel == "fused":
+        return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
+    if request.pin != "auto":
+        return pinned
+    return choosing(request, jacobian, functools.partial(forms, request, fun))
+
+
+@memoised()
+def requested(
+    request: Request, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Returns the result by the requested elimination, or by JAX where only that can."""
+    point = _Point.of(request, fun, args, kwargs)
+    if is_symbolic(point.program):
+        return point.by_symbols()
+    return point.or_by_jax(lambda: point.eliminable().result(), lambda result: result)
+
+
+@memoised()
+def forms(
+    request: Request, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Forms | None:
+    """Returns all forms that may stand for the requested one; None where only that can be run."""
+    point = _Point.of(request, fun, args, kwargs)
+    if is_symbolic(point.program):
+        return None
+    return point.or_by_jax(lambda: point.eliminable().forms(), lambda result: Forms([result], []))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A function, traced at its arguments."""
+
+    request: Request
+    program: Program
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, request: Request, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> _Point:
+        """Traces a function, and refuses what cannot be differentiated."""
+        program = trace(fun, args, kwargs, argnums=request.argnums, has_aux=request.has_aux)
+        point = cls(request, program, args, kwargs)
+        inputs = dict(zip(point.argnums, point.inputs, strict=True))
+        check_types(program, inputs, holomorphic=request.holomorphic, allow_int=request.allow_int)
+        return point
+
+    @property
+    def argnums(self) -> tuple[int, ...]:
+        """Which arguments are differentiated by."""
+        return normalise_argnums(self.request.argnums, len(self.args))
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The arguments that are differentiated by."""
+        return [self.args[a] for a in self.argnums]
+
+    def by_jax(self) -> Any:
+        """Returns the result by one of JAX's modes."""
+        return by_jax(self.program, self.request)(*self.args, **self.kwargs)
+
+    def by_symbols(self) -> Any:
+        """Returns the result by one of JAX's modes, of axes of symbolic size."""
+        forward = str(self.request.order).lower() in ("forward", "fwd")
+        other = replace(self.request, order="auto") if forward else self.request
+        if other.compared is None:
+            refuse_symbolic(self.program)
+        mode = by_jax(self.program, self.request, "jacfwd" if forward else "jacrev")
+        return mode(*self.args, **self.kwargs)
+
+    def or_by_jax(self, make: Callable[[], T], of_mode: Callable[[Any], T]) -> T:
+        """Returns what is made; where that fails and any order will do, the result by JAX."""
+        if self.request.compared != "auto" or self.request.blocks != "dense":
+            return make()
+        by_mode = lambda: of_mode(self.by_jax())  # noqa: E731
+        return attempt(make, by_mode, lambda error: isinstance(error, _FORESEEN))
+
+    def eliminable(self) -> _Eliminable:
+        """Returns the graph, and the ids of the order."""
+        request, program = self.request, self.program
+        lin = attempt(self._by_regions, lambda: None) or linearise(
+            program, holomorphic=request.by_complex(program)
+        )
+        ids = resolve_order(request.order, lin.graph, 0 if request.argnums else len(self.args))
+        return _Eliminable(self, lin, ids)
+
+    def _by_regions(self) -> Linearisation | None:
+        """The linearisation with batched regions as one equation each, if that helps."""
+        request, name = self.request, str(self.request.order).lower()
+        large = request.compared is not None and prod(num_passes(self.program)) >= limits.LARGE
+        if "counts" in request.parts or request.blocks == "scattered" or name != "auto":
+            return None
+        if not (large or request.blocks == "sparse"):
+            return None
+        program = with_regions(self.program)
+        if program is self.program:
+            return None
+        lin = linearise(program, holomorphic=request.by_complex(program))
+        if request.blocks == "sparse" or _thin(lin, self.inputs, lin.graph.reverse()):
+            return lin
+        return None
+
+
+@dataclass(frozen=True)
+class _Eliminable:
+    """The graph of a function at a point, and an order of it."""
+
+    point: _Point
+    lin: Linearisation
+    ids: tuple[int, ...]
+
+    def result(self) -> Any:
+        """Returns the result by the order."""
+
+        def optional() -> list[Any]:
+            return self._results(self._blocks(), self._symmetric(), [])
+
+        return attempt(optional, self._plain)[0]
+
+    def forms(self) -> Forms | None:
+        """Returns the results by the order and by others, and JAX's modes.
+
+        None where a rule closes over values of the function, which is not traced again, but run.
+        """
+        if whole_of(self.lin) is not None:
+            return None
+        return attempt(self._forms, lambda: Forms(self._plain(), []))
+
+    def _forms(self) -> Forms:
+        request, lin = self.point.request, self.lin
+        modes = other_modes(lin, request)
+        symmetric, blocks = self._symmetric(), self._blocks()
+        if blocks == request.blocks and (alone := modes_alone(lin, self.ids, modes)):
+            return Forms([], alone)
+        orders = other_orders(lin, self.ids, request.compared, modes) if blocks == "dense" else []
+        return Forms(self._results(blocks, symmetric, orders), [*modes.values()])
+
+    def _plain(self) -> list[Any]:
+        """The result without anything that is optional."""
+        return self._results(self.point.request.blocks, SymmetricBlocks(), [])
+
+    def _blocks(self) -> Blocks:
+        """How blocks are eliminated: dense ones of few nonzero entries are scattered."""
+        request = self.point.request
+        can_be_thin = request.blocks == "dense" and request.compared is not None
+        thin = can_be_thin and _thin(self.lin, self.point.inputs, self.ids)
+        return "scattered" if thin else request.blocks
+
+    def _symmetric(self) -> SymmetricBlocks:
+        """The blocks that need not be computed, as others are their transposes."""
+        is_symmetric = self.point.request.symmetric(self.point.args, self.point.kwargs)
+        return symmetric_blocks(self.lin) if is_symmetric else SymmetricBlocks()
+
+    def _results(
+        self, blocks: Blocks, symmetric: SymmetricBlocks, orders: Sequence[tuple[int, ...]]
+    ) -> list[Any]:
+        """The results by the order, then by others."""
+        lin, point, sparse = self.lin, self.point, blocks != "dense"
+        request, program, inputs = point.request, lin.program, point.inputs
+        with equal_bodies_once(), meeting_infinity(meets_infinity(lin)):
+            values, done = _eliminated(lin, inputs, self.ids, symmetric, blocks)
+            rows = [all_blocks(lin, done.terms, symmetric, sparse=sparse)]
+            for order in orders:
+                left = eliminate(lin, values.edges, order).terms
+                rows.append(all_blocks(lin, left, symmetric, sparse=False))
+            rows = _as_arrays(rows) if blocks == "scattered" else rows
+            several = isinstance(request.argnums, tuple)
+            trees = [assembled(program, each, inputs, several) for each in rows]
+            returned = _returned(program, values.outputs, values.aux)
+        counts = None
+        if "counts" in request.parts:
+            counted = None if sparse or any(lin.reverse_only) else done
+            counts = counts_of(lin.graph, self.ids, counted)
+        jacobians = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
+        return [request.result(returned, jacobian, counts) for jacobian in jacobians]
+
+
+def with_regions(program: Program) -> Program:
+    """A program with batched regions as functions of one point each, kernels where they can be."""
+
+    def jacobian(point: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
+        parts = "value", "jacobian"
+        return transformed(Request("auto", argnums, parts, has_aux=True, allow_int=True), point)
+
+    return with_points(program, jacobian)
+
+
+def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
+    """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
+    some, every = entries_of(lin, inputs, ids)
+    return limits.THIN * some <= every
+
+
+def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
+    """How many entries of a large Jacobian can be nonzero, and how many it has.
+
+    All, where it is small or it takes an elimination with values to know.
+
+    Args:
+      lin: the function.
+      inputs: the arguments that are differentiated by, or their shapes.
+      ids: an order.
+
+    Examples:
+      >>> program = trace(lambda x: x * x, (jnp.ones(400),))
+      >>> entries_of(linearise(program), [jnp.ones(400)], (1,))
+      (400, 160000)
+    """
+    every = prod(num_passes(lin.program))
+    if every < limits.LARGE or any(lin.reverse_only) or is_pushed(lin):
+        return every, every
+    stored = 0
+
+    def count(inputs: Any) -> None:
+        nonlocal stored
+        with memoised():
+            _, done = _eliminated(lin, inputs, ids, SymmetricBlocks(), "sparse")
+            rows = all_blocks(lin, done.terms, SymmetricBlocks(), sparse=True)
+        several = (block for row in rows for block in row if isinstance(block, SparseTensor))
+        stored = sum(block.nse for block in several)
+
+    jax.eval_shape(count, inputs)
+    return stored, every
+
+
+def _eliminated(
+    lin: Linearisation,
+    inputs: Any,
+    ids: Sequence[int],
+    symmetric: SymmetricBlocks,
+    blocks: Blocks,
+) -> tuple[Evaluated, Elimination]:
+    """The values of a program, and what is left when the vertices of an order are gone."""
+    given = jax.tree.leaves(inputs)
+    # Rules compute with JAX's arithmetic: a Python number raises where it is divided by zero.
+    leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
+    if is_pushed(lin):
+        return push_forward(lin, leaves)
+    if blocks != "dense":
+        around = Around.alone(lin)
+        values = evaluate(lin, leaves, around=around)
+        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, symmetric, around)
+    values = evaluate(lin, leaves)
+    return values, eliminate(lin, values.edges, ids, values.calls)
+
+
+def _returned(program: Program, outputs: Sequence[Any], aux: Sequence[Any]) -> Any:
+    """What the function returned, of values of its leaves."""
+    values = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, outputs))
+    value = jax.tree.unflatten(program.out_tree, values)
+    if not program.aux:
+        return value
+    _, avals, tree = program.aux
+    others = map(_compat.as_weak_as, avals, map(jnp.asarray, aux))
+    return value, jax.tree.unflatten(tree, others)
+
+
+def _as_arrays(trees: Any) -> Any:
+    """Blocks as arrays, whatever they are."""
+    sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
+    return jax.tree.map(lambda b: b.todense() if sparse(b) else b, trees, is_leaf=sparse)
