@@ -77,6 +77,29 @@ def test_no_circle_of_imports():
 SOURCES = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
 
 
+DOOR = {
+    "fusing": "KernelMode Traced as_kernel run_at_batch run_kernel trace_leaves trace_point",
+    "scalar_program": "CannotFuseError ScalarProgram",
+    "building": "linear",
+    "building.elementwise": "ELEMENTWISE",
+    "building.unrolling": "UNLIKE_XLA called_by",
+    "cpu.size": "lanes_of",
+}
+"""What the engine may know of kernels: a function traced at a point, its scalar program or a
+refusal, what runs it; and of primitives what a kernel makes of them."""
+
+
+def test_the_engine_sees_kernels_through_a_door():
+    seen: dict[str, set[str]] = {}
+    for name, text in SOURCES.items():
+        for node in ast.walk(ast.parse(text)) if f"{name}.".startswith("veenv.engine.") else ():
+            module = getattr(node, "module", None) or ""
+            if isinstance(node, ast.ImportFrom) and f"{module}.".startswith("veenv.kernel."):
+                known = seen.setdefault(module.removeprefix("veenv.kernel."), set())
+                known.update(alias.name for alias in node.names)
+    assert seen == {module: {*names.split()} for module, names in DOOR.items()}
+
+
 def lines_of(root: str) -> dict[str, int]:
     """Number of lines of every module of a package."""
     return {n: len(t.splitlines()) for n, t in SOURCES.items() if root_of(n) == root}

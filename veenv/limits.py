@@ -1,6 +1,6 @@
 """How much is looked at, kept or written out before something else is done: each limit once.
 
-Weights of the price model are in `veenv/kernel/price.py`; properties of formats and machines stand
+Weights of the price model are in `veenv/engine/price.py`; properties of formats and machines stand
 beside what has them.
 """
 
@@ -56,3 +56,5 @@ LONG = 10_000
 """Operations that take longer to compile than JAX's modes take to trace."""
 LOOKED_AT = 500_000
 """Operations or uses looked at to find a shorter program: about half a second of Python."""
+UNKNOWN_STEPS = 20
+"""Steps that a loop counts as which ends when a condition does: most tolerances need as many."""

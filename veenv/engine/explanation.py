@@ -24,18 +24,18 @@ from veenv.engine.alternatives import (
 from veenv.engine.api import jacve
 from veenv.engine.form_selection import Considered, Form, KernelForm, kernel_of, menu_of, watched
 from veenv.engine.jacobian import entries_of
-from veenv.graph.graph import Graph
-from veenv.graph.linearisation import Linearisation, linearise
-from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
-from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by
-from veenv.kernel.fusing import Traced, trace_point
-from veenv.kernel.price import (
+from veenv.engine.price import (
     equations_of,
     kernel_seconds,
     kernel_size,
     least_seconds,
     unrolled,
 )
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
+from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by
+from veenv.kernel.fusing import Traced, trace_point
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.orders.resolve import resolve_order
 from veenv.rules import walk

@@ -1,7 +1,7 @@
 """Selects, in a trace, the form of a Jacobian with the least price at the batch.
 
 Forms are eliminations in one order or several, JAX's own modes, and one of the eliminations as one
-kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each takes.
+kernel.  All give the same; `veenv.engine.price` predicts the seconds that each takes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.engine import materialise
 from veenv.engine.alternatives import Forms, JaxMode
-from veenv.engine.request import Request
-from veenv.graph.program import normalise_argnums
-from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
-from veenv.kernel.price import (
+from veenv.engine.price import (
     counts_of,
     equations_of,
     kernel_seconds,
@@ -35,7 +32,9 @@ from veenv.kernel.price import (
     operations_of,
     seconds,
 )
-from veenv.kernel.primitive import Batched, call
+from veenv.engine.request import Request
+from veenv.graph.program import normalise_argnums
+from veenv.kernel.fusing import Traced, run_at_batch, run_kernel, trace_leaves, trace_point
 from veenv.kernel.scalar_program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_key
@@ -304,17 +303,9 @@ def _cheapest(found: Considered) -> Any:
     if source is not None and known.is_open() and _is_pure(first):
         later = menu_of(found, made, asked, own.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
-        return _waiting(asked, usual, lambda batch: later.cheapest(batch).run(every))
+        return run_at_batch(asked, usual, lambda batch: later.cheapest(batch).run(every))
     now = menu_of(found, made, asked, own.in_trace)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
-
-
-def _waiting(traced: Traced, xla: Run, instead: Callable[[int], Run | None]) -> Any:
-    """The Jacobian for XLA, in a form that depends on the batch."""
-    avals = traced.closed.out_avals
-    batched = Batched(list(map(jax.typeof, traced.operands)), avals, xla, instead)
-    found = call(batched, *map(jnp.asarray, traced.operands))
-    return traced.result(list(map(_compat.as_weak_as, avals, found)))
 
 
 class Considered(NamedTuple):

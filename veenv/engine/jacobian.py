@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ from veenv.engine.wrappers import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import Program, is_symbolic, normalise_argnums, refuse_symbolic, trace
 from veenv.graph.shardings import AsWritten
-from veenv.kernel.fusing import KERNEL_MODES, as_kernel
+from veenv.kernel.fusing import KernelMode, as_kernel
 from veenv.linear.barrier import with_pins
 from veenv.orders.resolve import resolve_order
 from veenv.rules.base import memoised
@@ -63,8 +63,8 @@ def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what is asked for of a function, in the form that was asked for or the fastest."""
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    if request.kernel not in KERNEL_MODES:
-        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {request.kernel!r}")
+    if request.kernel not in (modes := get_args(KernelMode)):
+        raise ValueError(f"kernel must be one of {', '.join(modes)}, got {request.kernel!r}")
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 KernelMode = Literal["auto", "xla", "fused"]
-KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _largest: ContextVar[int] = ContextVar("largest kernel", default=limits.MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
@@ -441,6 +440,24 @@ def run_kernel(
     if len(leaves) > len(avals):
         wide = traced.carried.raised([leaves[k] for k in range(len(avals), len(leaves))], wide)
     return traced.result(list(map(_compat.as_weak_as, avals, wide)))
+
+
+def run_at_batch(
+    traced: Traced,
+    xla: Callable[..., list[Any]],
+    instead: Callable[[int], Callable[..., list[Any]] | None],
+) -> Any:
+    """Calls a function for XLA in a form that depends on the batch.
+
+    Args:
+      traced: the function.
+      xla: from operands to the leaves of the result, where the batch is not known.
+      instead: for a number of points such a function, where there is another.
+    """
+    avals = traced.closed.out_avals
+    batched = primitive.Batched(list(map(jax.typeof, traced.operands)), avals, xla, instead)
+    leaves = primitive.call(batched, *map(jnp.asarray, traced.operands))
+    return traced.result(list(map(_compat.as_weak_as, avals, leaves)))
 
 
 def _as_kernel_dtypes(

@@ -47,6 +47,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from veenv import limits
 from veenv.rules.operations import OPERATIONS, SHARED, weight
 
 P = ParamSpec("P")
@@ -65,8 +66,6 @@ COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutativ
 FREE = frozenset({"input", "const", "view", "entry", "part"})
 """Operations that compute nothing."""
 _OTHER = FREE | {"array", "loop"}
-UNKNOWN_STEPS = 20
-"""A guess of the steps of a loop that ends when a condition does."""
 
 
 NARROW = {"float16": (5, 10), "bfloat16": (8, 7)}
@@ -204,7 +203,7 @@ class Loop:
     @property
     def steps(self) -> int:
         """How many steps there are, or may be."""
-        return self.length or UNKNOWN_STEPS
+        return self.length or limits.UNKNOWN_STEPS
 
     def entries(self, result: int) -> int | None:
         """How many entries a result has; None of a number."""

@@ -64,7 +64,8 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.engine.jacobian:other_modes": lambda *args, **named: {}},
     ),
     "the price of several batches": Mechanism(
-        (_ENGINE + "form_selection.py:_waiting,Batched",), (), ("realistic",),
+        (_ENGINE + "form_selection.py:_at", _KERNEL + "fusing.py:run_at_batch",), (),
+        ("realistic",),
         {"veenv.engine.form_selection:_at": _two_prices},
     ),
     "JAX's mode alone": Mechanism(

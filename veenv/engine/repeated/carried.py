@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat, limits
+from veenv.engine import price
 from veenv.engine.known import Known
 from veenv.engine.repeated.at_point import PartEquation
 from veenv.engine.repeated.mapped import Rewriting
 from veenv.engine.repeated.points import Points
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program, trace
-from veenv.kernel import price
 from veenv.rules import walk
 from veenv.rules.indexmap import sources
 from veenv.rules.table import facts

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veenv import _compat
+from veenv import _compat, limits
 from veenv.kernel.building import linear
 from veenv.kernel.cpu.size import lanes_of
-from veenv.kernel.scalar_program import FREE, UNKNOWN_STEPS, ScalarProgram
+from veenv.kernel.scalar_program import ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.axes import Product
@@ -132,7 +132,7 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
     names: Counter[str] = Counter()
     for part, times in program.parts():
         for op in part.ops:
-            names[op.name] += times * (op.name not in FREE)
+            names[op.name] += times
     functions = names["call"] + sum(WEIGHTS[n] * names[n] * _DIVISION / 4 for n in ("div", "sqrt"))
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["loop"]]] = 1.0
@@ -173,7 +173,7 @@ def operations_of(jaxpr: Any) -> float:
             total += operations_of(body)
             continue
         repeated = facts(equation.primitive.name).form == "loop" and not walk.branches_of(equation)
-        steps = equation.params.get("length", UNKNOWN_STEPS) if repeated else 1
+        steps = equation.params.get("length", limits.UNKNOWN_STEPS) if repeated else 1
         if repeated:
             total += _PLACED * sum(map(_size, (*equation.invars, *equation.outvars)))
         total += unrolled(equation)
@@ -365,7 +365,7 @@ class _Walk:
                 self._add("stored", _MOVED * value.size * times, value.varies)
         if not walk.branches_of(step.equation):
             self._start(times)
-            times *= params.get("length", UNKNOWN_STEPS)
+            times *= params.get("length", limits.UNKNOWN_STEPS)
             self._inside = True
         for body in _compat.bodies(params):
             self.run(body, _varying(step, body), times)
