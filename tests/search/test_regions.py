@@ -15,8 +15,6 @@ from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.heuristic import learned, regions
 from veenv.search.heuristic.greedy_rules import greedy
-from veenv.search.heuristic.regions import lay_out
-from veenv.search.kernels.compilation import make_rng
 from veenv.search.problem import Problem, prepare
 
 
@@ -34,28 +32,6 @@ def problems(task_graph) -> list[Problem]:
 
 def sweeper_of(problem: Problem, order: np.ndarray) -> regions.Sweeper:
     return regions.Sweeper(problem, Tracker(problem, order, Budget(evaluations=1 << 40)), 0)
-
-
-def test_a_layout_is_an_order_of_the_same_cost(task_graph):
-    rng = np.random.default_rng(0)
-    for seed in range(4):
-        for cost in COST_MODELS:
-            problem = prepare(scalars(seed), cost)
-            for order in (rng.permutation(problem.n), greedy(problem)):
-                laid_out = lay_out(problem, order, make_rng(seed))
-                assert sorted(laid_out) == list(range(problem.n))
-                assert problem.total(laid_out) == problem.total(order)
-    problem = prepare(task_graph("MLP"))
-    order = greedy(problem)
-    assert sorted(lay_out(problem, order, make_rng(0))) == sorted(order)
-
-
-def test_layouts_keep_to_the_orders_that_a_graph_allows():
-    for seed in range(20):
-        graph = waiting_graph(seed, ())
-        problem = prepare(graph)
-        order = problem.to_local(graph.legal(graph.markowitz()))
-        assert is_legal(graph, problem.to_ids(lay_out(problem, order, make_rng(seed))))
 
 
 @pytest.mark.parametrize("length", [8, 70])
