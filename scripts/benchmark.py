@@ -49,8 +49,9 @@ BENCHMARKS = {
         ("fit", "fit", "the numbers by which programs and operations are priced",
          "--parts prices weights --function reactor --batch 1 --points 64 --seconds 0.1 "
          "--repeats 2 --measurements {folder}/measurements.json --weights {folder}/weights.json"),
-        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes",
-         "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2"),
+        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes; systems of matrices",
+         "--parts steps systems --step 'implicit Euler, kinetics' --matrices solve --size 4 12 "
+         "--batch 64 --seconds 0.2"),
         ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
          "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
          "--figures {folder}/kernels.json"),

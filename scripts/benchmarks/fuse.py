@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from scripts.benchmarks.functions.case import points
 from scripts.benchmarks.functions.loops import LOOPS
 from scripts.benchmarks.functions.points import POINTS
 from scripts.benchmarks.functions.steps import STEPS, Jacobian, Step, valued
+from scripts.benchmarks.linear_algebra import linear_algebra
 from scripts.benchmarks.programs import MODES, Timings, compiled
 from scripts.benchmarks.tables import Table, named
 from veenv.rules.passes import REFUSALS
@@ -37,6 +38,9 @@ def fuse(
     step: tuple[str, ...] = (),
     batch: tuple[int, ...] = (1, 256, 4096, 65536),
     seconds: float = 3.0,
+    parts: tuple[Literal["steps", "systems"], ...] = ("steps",),
+    matrices: tuple[str, ...] = (),
+    size: tuple[int, ...] = (4, 8, 16, 32, 64, 128),
 ) -> Iterator[Table]:
     """Ratios of a fused step to the faster of the same step with jacfwd or jacrev; float32.
 
@@ -50,7 +54,14 @@ def fuse(
         batch: numbers of points; loops are measured at 256 and 4,096 of them, functions with points
             inside at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
+        parts: the steps, and systems: solves and factors of one matrix, beside XLA's.
+        matrices: names of functions of a matrix; all by default.
+        size: rows of the matrices.
     """
+    if "systems" in parts:
+        yield from linear_algebra(matrices, size, batch, seconds)
+    if "steps" not in parts:
+        return
     compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
     columns = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
     table = Table(*columns, key=2)

@@ -77,6 +77,7 @@ def _rounded(value: Any, rng: np.random.Generator | None) -> Any:
 
 def _read(array: Sequence[Any], place: Any) -> Any:
     columns = np.stack(np.broadcast_arrays(*array, place)[:-1])
+    place = np.clip(place, 0, len(array) - 1)  # it may be outside where a loop has ended
     return np.take_along_axis(columns, np.broadcast_to(place, columns.shape[1:])[None], 0)[0]
 
 

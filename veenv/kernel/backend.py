@@ -211,12 +211,16 @@ class InLoop(Generic[A]):
         ]
         parts = self._outer.parts[position].items()
         self._stacks = {k: to.stored(i) for k, i in parts if k >= carries}
-        self._where = to.inside(position)
+        self.where = to.inside(position)
 
     @property
     def dtypes(self) -> list[str]:
         """The dtypes of the numbers that are carried."""
         return [self.loop.body.inputs[k].dtype for k in self.numbers]
+
+    def argument(self, k: int) -> Any:
+        """An argument of the loop: an array, or a number that is the same in all steps."""
+        return self._arrays[k] if k in self._arrays else self._captured[k - self.loop.carries]
 
     @property
     def condition(self) -> int:
@@ -232,7 +236,7 @@ class InLoop(Generic[A]):
         columns = [functools.partial(self._to.load, column, index) for column in self._columns]
         inputs = [*(known[k] for k in range(self.loop.carries)), *columns, *self._captured]
         mask, self._index = self._outer.mask, index
-        self._to.scope = Scope(body, inputs, self._where, mask, self.loop.carries)
+        self._to.scope = Scope(body, inputs, self.where, mask, self.loop.carries)
         self._to.run(range(self.loop.tested))
 
     def finish(self) -> list[Any]:

@@ -159,7 +159,7 @@ def _trimmed(ops: Sequence[Op], roots: Sequence[int]) -> tuple[list[Op], bytearr
 def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
     """A loop that has only some results, and for each of them its new number."""
     loop: Loop = op.attr
-    body, alive = loop.body, set(wanted)
+    body, alive = loop.body, set(wanted if loop.routine is None else range(loop.carries))
     last = [len(body.results) - 1] if loop.length is None else []
     if all(o.name != "loop" for o in body.ops):
         alive |= _carried(body, [*alive, *last], loop.carries)

@@ -362,7 +362,7 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     from veenv.kernel.cpu import held  # llvmlite is loaded when the first kernel is compiled
 
     try:
-        code = held.kernel(kernel.program)
+        code = held.kernel(kernel.program, math.prod(kernel.batch_of(ctx.avals_in)))
     except held.UntestedVersionError as error:
         warnings.warn(f"{error}; XLA takes their place", stacklevel=2)
         return _lower_xla(ctx, *operands, kernel=kernel)

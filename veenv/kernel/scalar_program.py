@@ -23,8 +23,8 @@ Operations, by name; ``x y z`` stand for arguments, and a result has the dtype t
 | ``array`` | the array of its arguments; an ``input`` with ``attr[1]`` None is a whole leaf |
 | ``view`` | ``attr = start, stride, length`` of an array |
 | ``entry`` | entry ``attr`` of an array |
-| ``read`` | the entry of array x at place y, an int32 that is inside |
-| ``write`` | array x with z at place y, an int32 that is inside |
+| ``read`` | the entry of array x at place y, an int32 that is inside while its loops go on |
+| ``write`` | array x with z at place y, an int32 that is inside while its loops go on |
 | ``loop`` | a `Loop` |
 | ``part`` | result ``attr`` of a loop: a last carry, which may be an array, or what it stacks |
 
@@ -38,7 +38,7 @@ import hashlib
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -180,6 +180,31 @@ def _plain(attr: Any) -> Any:
     return attr.tobytes() if isinstance(attr, (np.generic, np.ndarray)) else attr
 
 
+class Buffer(NamedTuple):
+    """What a routine gets of an argument of a loop: entries at distances along axes, in a row."""
+
+    argument: int  # its number; carried ones are written, too
+    start: int  # the first entry
+    shape: tuple[int, ...]  # number of entries along each axis, the last one first in memory
+    strides: tuple[int, ...]  # distances of entries along them
+
+
+class Workspace(NamedTuple):
+    """Memory for a routine alone."""
+
+    dtype: str  # of its numbers
+    size: int  # how many there are
+
+
+class Routine(NamedTuple):
+    """The routine of LAPACK or BLAS that does for one point what a loop of one step does."""
+
+    name: str  # with the letter of its dtype
+    # each is an address there: of a character, an integer, a number of the dtype, or a matrix
+    arguments: tuple[str | int | float | Buffer | Workspace, ...]
+    dtype: str  # of its numbers
+
+
 @dataclass(frozen=True, eq=False)
 class Loop:
     """What the operation ``loop`` repeats.
@@ -199,11 +224,14 @@ class Loop:
     length: int | None = None
     reverse: bool = False  # the last step comes first
     tested: int = 0  # how many of the body's operations come before the condition is known
+    usual: int = limits.UNKNOWN_STEPS  # about how many steps there are without a length
+    # what a back end may call instead, for each point; all arguments are arrays then
+    routine: Routine | None = None
 
     @property
     def steps(self) -> int:
         """How many steps there are, or may be."""
-        return self.length or limits.UNKNOWN_STEPS
+        return self.length or self.usual
 
     def entries(self, result: int) -> int | None:
         """How many entries a result has; None of a number."""
@@ -213,7 +241,7 @@ class Loop:
 
     def digest(self) -> str:
         """A hash of all of it."""
-        own = self.carries, self.stacked, self.length, self.reverse, self.tested
+        own = self.carries, self.stacked, self.length, self.reverse, self.tested, self.routine
         return f"{own} {self.body.digest()}"
 
 
@@ -249,12 +277,17 @@ class ScalarProgram:
     @property
     def stacked(self) -> int:
         """How many numbers its loops stack and carry in arrays, those of inner loops once."""
-        return sum(
-            part.ops[op.args[0]].attr.entries(op.attr) or 0
-            for part, _ in self.parts()
-            for op in part.ops
-            if op.name == "part"
-        )
+        return sum(entries for part, _ in self.parts() for entries in part._arrays(part is self))
+
+    def _arrays(self, outside: bool) -> list[int]:
+        """Sizes of what its loops stack and carry; in a body without what is carried around it."""
+        found: dict[int, int] = {}
+        for k, op in enumerate(self.ops):
+            if op.name == "part":
+                i = written_in(self.ops, k)
+                if outside or self.ops[i].name != "input":
+                    found[i] = self.ops[op.args[0]].attr.entries(op.attr) or 0
+        return [*found.values()]
 
     @functools.cached_property
     def placed(self) -> int:
@@ -374,6 +407,18 @@ class ScalarProgram:
             if self.outputs[k].size and self.constant_leaf(k) is None
             and self.copied_leaf(k) is None
         )  # fmt: skip
+
+
+def written_in(ops: Sequence[Op], i: int) -> int:
+    """The array that an array was before something was written in it."""
+    while True:
+        op = ops[i]
+        if op.name == "part" and op.attr < ops[op.args[0]].attr.carries:
+            i = ops[op.args[0]].args[op.attr]
+        elif op.name == "write":
+            i = op.args[0]
+        else:
+            return i
 
 
 class Adds(Protocol):

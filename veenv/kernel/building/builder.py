@@ -53,14 +53,24 @@ class Builder:
     What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which can
     change the sign of a zero; not in sums that have an `attr`), and ``x / c`` with a constant is
     ``x · (1/c)``.
+
+    Attributes:
+      stored: whether loops go through the entries of large arrays in memory, as those of matrices
+        that are solved with.
     """
 
-    def __init__(self, limit: int = limits.MAX_OPERATIONS, longest: int | None = None):
+    def __init__(
+        self,
+        limit: int = limits.MAX_OPERATIONS,
+        longest: int | None = None,
+        stored: bool = False,
+    ):
         if limit > _IDS:
             raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
+        self.stored = stored
         self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
         self._known: dict[Any, int] = {}
         self._choices: dict[int, Any] = {}
@@ -257,6 +267,16 @@ class Builder:
         if op.name == "view":
             return op.attr[2]
         return self.ops[op.args[0]].attr.entries(op.attr) if op.name == "part" else None
+
+    def entries_at(self, whole: int, places: Sequence[int]) -> list[int]:
+        """The entries of what a loop has made, an array, at places."""
+        dtype, known = self.ops[whole].dtype, self._known
+        found = [made(("entry", dtype, (whole,), place)) for place in places]
+        fresh = [op for op in found if op not in known]
+        known.update(zip(fresh, range(len(self.ops), len(self.ops) + len(fresh)), strict=True))
+        self.ops += fresh
+        self._special += bytes(len(fresh))
+        return [known[op] for op in found]
 
     def _within(self, whole: int, places: Sequence[int], ids: Sequence[int]) -> int:
         """The array of entries that are at some places of another."""

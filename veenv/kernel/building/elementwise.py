@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building.builder import (
     Builder,
     Ids,
@@ -22,8 +23,10 @@ from veenv.kernel.building.builder import (
     once,
 )
 from veenv.kernel.building.complex_numbers import KNOWN, Reals, pair, parts
+from veenv.kernel.building.nests import entrywise
 from veenv.kernel.scalar_program import (
     COMPLEX,
+    DTYPES,
     FLOATS,
     NARROW,
     CannotFuseError,
@@ -48,10 +51,24 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
         if all(v is not None for v in values):  # as masks are made of indices
             return constants(b, np.broadcast_to(evaluate(Op(name, to), values), shape))
     columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
+    if (found := _stored(b, eqn, columns)) is not None:
+        return np.broadcast_to(found, shape)
     params, (source, target) = eqn.params, (v.aval.dtype for v in (eqn.invars[0], eqn.outvars[0]))
     if name == "convert_element_type" and source != target and target.name in NARROW:
         params = {**params, "rounded": NARROW[target.name]}
     return np.broadcast_to(_entries(b, name, of, to, params, columns), shape)
+
+
+def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
+    """The same of large arrays in memory, as loops over their entries; None of others."""
+    dtypes = [dtype_name(v.aval.dtype) for v in (*eqn.invars, eqn.outvars[0])]
+    if not b.stored or columns[0].size < limits.TAPS or not DTYPES.issuperset(dtypes):
+        return None
+
+    def one(inner: Builder, *ids: int) -> int:
+        return int(compute(inner, eqn, [np.array(i) for i in ids]).flat[0])
+
+    return entrywise(b, columns, dtypes[-1], one)
 
 
 def entry(b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], *args: int) -> int:

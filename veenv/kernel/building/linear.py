@@ -1,7 +1,7 @@
-"""Decompositions and solves of small matrices as scalar operations, pivots included.
+"""Decompositions and solves of matrices, pivots included: small ones unrolled, others as loops.
 
 Rows are exchanged where LAPACK exchanges them: which row is the pivot's depends on the point, so
-that each exchange is a choice for every entry of a row.
+that an exchange is a choice for every entry of a row, or goes to places that are computed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
-from veenv.kernel.scalar_program import FLOATS, ROUNDED, CannotFuseError, dtype_name
+from veenv.kernel.building.nests import INDEX, Index, Matrix, Nest, Number
+from veenv.kernel.scalar_program import FLOATS, ROUNDED, CannotFuseError, Workspace, dtype_name
+
+_UNROLLED = 200
 
 Solve = Callable[..., Sequence[Ids]]
-"""From the builder, the dtype and matrices without batch axes to those of the results."""
+"""From the builder and matrices without batch axes to those of the results."""
 
 
 class _Entries:
@@ -31,11 +35,6 @@ class _Entries:
         return lambda *operands: arithmetic(
             self.b, name, self.dtype, *np.broadcast_arrays(*(np.asarray(x) for x in operands))
         )
-
-    def rounded(self, x: Any, y: Any) -> Ids:
-        """x · y, never joined with a sum: what cancels in LAPACK cancels."""
-        one = lambda i, j: self.b.op("mul", self.dtype, int(i), int(j), attr=ROUNDED)  # noqa: E731
-        return np.vectorize(one, otypes=[np.int64])(x, y)
 
     def less(self, x: Any, *products: tuple[Any, Any]) -> Ids:
         """x minus products, from the first to the last."""
@@ -55,11 +54,6 @@ class _Entries:
         """A comparison."""
         return self.b.op(name, "bool", int(x), int(y))
 
-    def has_sign(self, x: int) -> int:
-        """Whether a number is below zero, or -0."""
-        bits = f"int{np.dtype(self.dtype).itemsize * 8}"
-        return self.b.op("lt", "bool", self.b.op("bitcast", bits, int(x)), self.b.number(0, bits))
-
     def number(self, value: float) -> int:
         """A constant."""
         return self.b.number(value, self.dtype)
@@ -69,70 +63,138 @@ class _Entries:
         return choose(self.b, which, x, y)
 
 
-def _cholesky(e: _Entries, a: Ids) -> Sequence[Ids]:
-    """The lower factor, column by column; NaN everywhere if the matrix is not positive definite."""
+def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
+    """The lower factor; NaN in it if the matrix is not positive definite."""
     size = len(a)
-    found = np.full(a.shape, e.number(0), np.int64)
-    positive = e.b.const(np.bool_(True))
-    for j in range(size):
-        rest = e.less(a[j:, j], *((found[j:, k], found[j, k]) for k in range(j)))
-        positive = e.b.op("and", "bool", positive, e.test("gt", rest[0], e.number(0)))
-        found[j, j] = e.b.op("sqrt", e.dtype, int(rest[0]))
-        found[j + 1 :, j] = e.div(rest[1:], found[j, j])
-    lower = np.tril_indices(size)
-    found[lower] = e.choose(positive, found[lower], e.number(np.nan))
-    return [found]
+    n = _nest(b, a, size**3 // 6)
+    m, failed = n.matrix(a), n.matrix(np.array([[b.number(0, INDEX)]]))
+    column = n.matrix(np.full((size, 1), b.number(0, n.dtype)))
+
+    def fill(value: float, last: Callable[[Index], tuple[Index, Index]]) -> None:
+        number = n.number(value)
+        n.loop(0, size, lambda i: n.loop(*last(i), lambda j: n.set(m, i, j, to=number)))
+
+    def step(k: Index) -> None:
+        pivot, after = n.get(m, k, k), n.plus(k, 1)
+        failing = n.test("le", pivot, n.number(0))  # which NaN is not, as in LAPACK
+        n.set(failed, 0, to=n.select(failing, 1, n.get(failed, 0), dtype=INDEX))
+        root = n.sqrt(pivot)
+        n.set(m, k, k, to=root)
+        inverse = n.div(n.number(1), root)
+
+        def scale(i: Index) -> None:
+            entry = n.mul(n.get(m, i, k), inverse)
+            n.set(m, i, k, to=entry)
+            n.set(column, i, to=entry)
+
+        n.loop(after, size, scale)
+        across = column._replace(strides=column.strides[::-1])
+        n.loop(
+            after,
+            size,
+            lambda i: _subtract(n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1)),
+        )
+
+    potrf = n.routine("potrf", "L", size, (m, size, size), size, (failed, 1, 1))
+    n.block(lambda: n.loop(0, size, step), potrf)
+    fill(0, lambda i: (n.plus(i, 1), size))
+    n.where(n.test("ne", n.get(failed, 0), 0), lambda: fill(np.nan, lambda i: (0, n.plus(i, 1))))
+    return [n.entries(m, size, size)]
 
 
-def _triangular_solve(e: _Entries, a: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+def _subtract(
+    n: Nest, x: Matrix, i: Index, factor: Number, y: Matrix, k: Index, first: Index, last: Index
+) -> None:
+    """Takes a multiple of a row of y from row i of x, from a column on."""
+    product = {"attr": ROUNDED} if n.unrolled else {}  # what cancels in LAPACK cancels
+
+    def step(j: Index) -> None:
+        n.set(x, i, j, to=n.sub(n.get(x, i, j), n.mul(factor, n.get(y, k, j), **product)))
+
+    n.loop(first, last, step)
+
+
+def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     left, turned = params["left_side"], params["transpose_a"]
-    lower = params["lower"] != turned
+    lower, unit = params["lower"] != turned, params["unit_diagonal"]
     if turned:
         a = a.T
     if not left:
         a, x, lower = a.T, x.T, not lower
     if not lower:
         a, x = a[::-1, ::-1], x[::-1]
-    found = np.empty_like(x)
-    for i in range(len(a)):
-        found[i] = e.less(x[i], *((a[i, k], found[k]) for k in range(i)))
-        if not params["unit_diagonal"]:
-            found[i] = e.div(found[i], a[i, i])
+    size, columns = x.shape
+    n = _nest(b, x, size * size * columns // 2)
+    known = n.matrix(a, True, np.tri(size, k=-unit, dtype=bool))
+    solved = n.matrix(x)
+
+    def step(k: Index) -> None:
+        if not unit:
+            _divide(n, solved, k, n.get(known, k, k), columns)
+        below = n.plus(k, 1)
+        n.loop(
+            below,
+            size,
+            lambda i: _subtract(n, solved, i, n.get(known, i, k), solved, k, 0, columns),
+        )
+
+    trsm = n.routine(
+        "trsm", "L", "L", "N", "U" if unit else "N", size, columns, 1.0,
+        (known, size, size), size, (solved, size, columns), size,
+    )  # fmt: skip
+    n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
+    found = n.entries(solved, size, columns)
     found = found if lower else found[::-1]
     return [found if left else found.T]
 
 
-def _lu(e: _Entries, a: Ids) -> Sequence[Ids]:
+def _divide(n: Nest, x: Matrix, i: Index, divisor: Number, columns: int) -> None:
+    """Divides a row; of many entries by their products with the inverse."""
+    name, by = ("div", divisor) if columns == 1 else ("mul", n.div(n.number(1), divisor))
+    n.loop(0, columns, lambda j: n.set(x, i, j, to=n.op(name, n.get(x, i, j), by)))
+
+
+def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
     """Factors in one matrix, and as int32 the pivots and the rows' permutation."""
-    a = np.array(a)
     rows, columns = a.shape
-    place = lambda i: e.b.number(i, "int32")  # noqa: E731
-    order = np.array([place(i) for i in range(rows)], np.int64)
-    pivots = np.zeros(min(rows, columns), np.int64)
-    for k in range(len(pivots)):
-        largest, pivots[k] = e.abs(a[k, k]), place(k)
-        for r in range(k + 1, rows):
-            size = e.abs(a[r, k])
-            larger = e.test("gt", size, largest)
-            largest = int(e.choose(larger, size, largest))
-            pivots[k] = e.choose(larger, place(r), pivots[k])
-        table = np.column_stack([a, order])
-        first = table[k].copy()
-        for r in range(k + 1, rows):
-            here = e.test("eq", pivots[k], place(r))
-            table[k], table[r] = (
-                e.choose(here, table[r], table[k]), e.choose(here, first, table[r]),
-            )  # fmt: skip
-        a, order = table[:, :-1].copy(), table[:, -1].copy()
-        singular = e.test("eq", a[k, k], e.number(0))
-        below = slice(k + 1, None)
-        a[below, k] = e.choose(singular, a[below, k], e.div(a[below, k], a[k, k]))
-        a[below, below] = e.sub(a[below, below], e.rounded(a[below, k][:, None], a[k, below]))
-    return [a, pivots, order]
+    steps = min(rows, columns)
+    n = _nest(b, a, rows * columns * steps // 3)
+    m = n.matrix(a)
+    pivots = n.matrix(np.full((steps, 1), b.number(0, INDEX)))  # LAPACK's begin with 1
+
+    def step(k: Index) -> None:
+        def compare(r: Index, largest: Number, place: Number) -> tuple[Number, Number]:
+            size = n.abs(n.get(m, r, k))
+            larger = n.test("gt", size, largest)
+            return n.select(larger, size, largest), n.select(larger, r, place, dtype=INDEX)
+
+        after, here = n.plus(k, 1), n.op("convert", k, dtype=INDEX)
+        _, place = n.loop(after, rows, compare, n.abs(n.get(m, k, k)), here)
+        n.set(pivots, k, 0, to=n.op("add", place, 1, dtype=INDEX))
+        n.swap(m, k, place, rows, columns)
+        pivot = n.get(m, k, k)
+        singular = n.test("eq", pivot, n.number(0))
+        factor = n.div(n.number(1), n.select(singular, n.number(1), pivot))
+
+        def below(r: Index) -> None:
+            multiple = n.mul(n.get(m, r, k), factor)
+            n.set(m, r, k, to=multiple)
+            _subtract(n, m, r, multiple, m, k, after, columns)
+
+        n.loop(after, rows, below)
+
+    matrix, exchanged = (m, rows, columns), (pivots, steps, 1)
+    getrf = n.routine("getrf", rows, columns, matrix, rows, exchanged, Workspace(INDEX, 1))
+    n.block(lambda: n.loop(0, steps, step), getrf)
+    one = b.number(1, INDEX)
+    places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots, steps, 1)[:, 0].tolist()]
+    order = _pivots_to_permutation(b, np.array(places, np.int64), rows)
+    return [n.entries(m, rows, columns), np.array(places, np.int64), *order]
 
 
-def _tridiagonal_solve(e: _Entries, low: Ids, middle: Ids, up: Ids, x: Ids) -> Sequence[Ids]:
+def _tridiagonal_solve(b: Builder, low: Ids, middle: Ids, up: Ids, x: Ids) -> Sequence[Ids]:
     """Elimination with exchanges of neighbouring rows (LAPACK's gtsv); NaN if it is singular."""
+    e = _Entries(b, b.ops[int(x.flat[0])].dtype)
     low, middle, up, x = (np.array(v) for v in (low, middle, up, x))
     size = len(middle)
     far = np.full(size, e.number(0), np.int64)  # the second diagonal above, where rows change
@@ -156,69 +218,175 @@ def _tridiagonal_solve(e: _Entries, low: Ids, middle: Ids, up: Ids, x: Ids) -> S
     return [e.choose(regular, x, e.number(np.nan))]
 
 
-def _qr(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+def _qr(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """Both factors of a decomposition by reflections."""
     if params.get("pivoting"):
         raise CannotFuseError("primitive 'qr' with pivots cannot be fused", "qr")
     rows, columns = a.shape
     steps = min(rows, columns)
-    packed, factors = _geqrf(e, a)
+    packed, factors = _geqrf(b, a)
+    zero = b.number(0, b.ops[int(a.flat[0])].dtype)
     size = rows if params["full_matrices"] else steps
     upper = np.tri(size, columns, -1, dtype=bool)
-    wide = np.full((rows, size), e.number(0), np.int64)
+    wide = np.full((rows, size), zero, np.int64)
     wide[:, :steps] = packed[:, :steps]
-    return [*_householder_product(e, wide, factors), np.where(upper, e.number(0), packed[:size])]
+    return [*_householder_product(b, wide, factors), np.where(upper, zero, packed[:size])]
 
 
-def _geqrf(e: _Entries, a: Ids) -> Sequence[Ids]:
+def _geqrf(b: Builder, a: Ids) -> Sequence[Ids]:
     """Householder's reflections, with LAPACK's signs: below the diagonal, and their factors."""
-    a, zero = np.array(a), e.number(0)
     rows, columns = a.shape
-    factors = np.full(min(rows, columns), zero, np.int64)
-    for k in range(min(len(factors), rows - 1)):
-        first, below = a[k, k], a[k + 1 :, k]
-        rest = e.sum(e.mul(below, below))
-        norm = e.b.op("sqrt", e.dtype, int(e.add(rest, e.mul(first, first))))
-        end = e.choose(e.has_sign(first), norm, e.neg(norm))
-        done = e.test("eq", rest, zero)
-        factors[k] = e.choose(done, zero, e.div(e.sub(end, first), end))
-        vector = e.choose(done, zero, e.div(below, e.sub(first, end)))
-        a[k, k], a[k + 1 :, k] = e.choose(done, first, end), vector
-        _reflect(e, a[k:, k + 1 :], factors[k], np.append(e.number(1), vector))
-    return [a, factors]
+    steps = min(rows, columns)
+    n = _nest(b, a, rows * columns * steps // 3)
+    m, zero = n.matrix(a), b.number(0, n.dtype)
+    factors, sums = (n.matrix(np.full((size, 1), zero)) for size in (steps, columns))
+
+    def step(k: Index) -> None:
+        after, none = n.plus(k, 1), n.number(0)
+
+        def add_square(i: Index, total: Number) -> list[Number]:
+            entry = n.get(m, i, k)
+            return [n.add(total, n.mul(entry, entry))]
+
+        first, [rest] = n.get(m, k, k), n.loop(after, rows, add_square, none)
+        norm = n.sqrt(n.add(rest, n.mul(first, first)))
+        end, done = n.select(_has_sign(n, first), norm, n.neg(norm)), n.test("eq", rest, none)
+        factor = n.select(done, none, n.div(n.sub(end, first), end))
+        scale = n.select(done, none, n.div(n.number(1), n.sub(first, end)))
+        n.loop(after, rows, lambda i: n.set(m, i, k, to=n.mul(n.get(m, i, k), scale)))
+        n.set(m, k, k, to=n.select(done, first, end))
+        n.set(factors, k, 0, to=factor)
+        _reflect(n, (m, k, after, rows, columns), m, k, factor, sums)
+
+    work = Workspace(n.dtype, 32 * columns)
+    geqrf = n.routine(
+        "geqrf", rows, columns, (m, rows, columns), rows, (factors, steps, 1), work, work.size,
+        Workspace(INDEX, 1),
+    )  # fmt: skip
+    n.block(lambda: n.loop(0, min(steps, rows - 1), step), geqrf)
+    return [n.entries(m, rows, columns), n.entries(factors, steps, 1)[:, 0]]
 
 
-def _householder_product(e: _Entries, a: Ids, factors: Ids) -> Sequence[Ids]:
+def _has_sign(n: Nest, x: Number) -> Number:
+    """Whether a number is below zero, or -0."""
+    bits = f"int{np.dtype(n.dtype).itemsize * 8}"
+    return n.test("lt", n.op("bitcast", x, dtype=bits), n.number(0, bits))
+
+
+def _householder_product(b: Builder, a: Ids, factors: Ids) -> Sequence[Ids]:
     """The first columns of the product of reflections."""
-    q = np.where(np.eye(*a.shape, dtype=bool), e.number(1), e.number(0))
-    for k in reversed(range(len(factors))):
-        _reflect(e, q[k:, k:], factors[k], np.append(e.number(1), a[k + 1 :, k]))
-    return [q]
+    one, zero = (b.number(x, b.ops[int(a.flat[0])].dtype) for x in (1, 0))
+    unit = np.where(np.eye(*a.shape, dtype=bool), one, zero)
+    return [_reflected(b, a, factors, unit, backwards=True, within=True)]
 
 
-def _ormqr(e: _Entries, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+def _ormqr(b: Builder, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """A matrix times the product of reflections, or its transpose, from the left or right."""
-    x = np.array(x if params["left"] else x.T)
-    first_comes_first = params["transpose"] == params["left"]
-    for k in range(len(factors))[:: 1 if first_comes_first else -1]:
-        _reflect(e, x[k:], factors[k], np.append(e.number(1), a[k + 1 :, k]))
-    return [x if params["left"] else x.T]
+    found = _reflected(
+        b, a, factors, x if params["left"] else x.T, params["transpose"] != params["left"]
+    )
+    return [found if params["left"] else found.T]
 
 
-def _reflect(e: _Entries, a: Ids, factor: Any, vector: Ids) -> None:
-    """Puts a - factor · vector · (vectorᵀ a) in the place of a."""
-    for j in range(a.shape[1]):
-        along = e.mul(factor, e.sum(e.mul(vector, a[:, j])))
-        a[:, j] = e.sub(a[:, j], e.mul(vector, along))
+def _reflected(
+    b: Builder, a: Ids, factors: Ids, x: Ids, backwards: bool, within: bool = False
+) -> Ids:
+    """A matrix after reflections, the first one first or last; `within` it is a unit matrix."""
+    (rows, columns), count = x.shape, len(factors)
+    n = _nest(b, a, rows * columns * count // 3)
+    below = np.tri(*a.shape, -1, dtype=bool)
+    vectors, known = n.matrix(a, True, below), n.matrix(factors[:, None], True)
+    m, sums = n.matrix(x), n.matrix(np.full((columns, 1), b.number(0, n.dtype)))
+
+    def step(turn: Index) -> None:
+        k = n.plus(n.times(turn, -1), count - 1) if backwards else turn
+        _reflect(n, (m, k, k if within else 0, rows, columns), vectors, k, n.get(known, k), sums)
+
+    work = Workspace(n.dtype, 32 * columns)
+    ormqr = n.routine(
+        "ormqr", "L", "N" if backwards else "T", rows, columns, count, (vectors, *a.shape), rows,
+        (known, count, 1), (m, rows, columns), rows, work, work.size, Workspace(INDEX, 1),
+    )  # fmt: skip
+    n.block(lambda: n.loop(0, count, step), ormqr)
+    return n.entries(m, rows, columns)
+
+
+def _reflect(
+    n: Nest,
+    part: tuple[Matrix, Index, Index, int, int],
+    vectors: Matrix,
+    column: Index,
+    factor: Number,
+    sums: Matrix,
+) -> None:
+    """Puts x - factor · vector · (vectorᵀ x) in the place of x, a part of a matrix.
+
+    `part` is the matrix, the first row and column, and where rows and columns end. The vector is a
+    column of `vectors`, which has 1 in the first row; `sums` is memory.
+    """
+    x, top, first, rows, columns = part
+    after = n.plus(top, 1)
+
+    def each(step: Callable[[Index], None]) -> None:
+        n.loop(first, columns, step)
+
+    def add_row(i: Index) -> None:
+        v = n.get(vectors, i, column)
+        each(lambda j: n.set(sums, j, 0, to=n.add(n.get(sums, j), n.mul(v, n.get(x, i, j)))))
+
+    def scale(j: Index) -> None:
+        along = n.mul(factor, n.get(sums, j))
+        n.set(sums, j, 0, to=along)
+        n.set(x, top, j, to=n.sub(n.get(x, top, j), along))
+
+    each(lambda j: n.set(sums, j, 0, to=n.get(x, top, j)))
+    n.loop(after, rows, add_row)
+    each(scale)
+    across = sums._replace(strides=sums.strides[::-1])
+    n.loop(
+        after,
+        rows,
+        lambda i: _subtract(n, x, i, n.get(vectors, i, column), across, 0, first, columns),
+    )
+
+
+def product(b: Builder, left: Ids, right: Ids) -> Ids:
+    """The matrix product of [rows, terms] and [terms, columns] as loops."""
+    if (left == left[:1]).all():  # as those of a loop around
+        left = left[:1]
+    if right.shape[1] < len(left):
+        return product(b, right.T, left.T).T
+    (rows, terms), columns = left.shape, right.shape[1]
+    n = Nest(b, b.ops[int(left.flat[0])].dtype, unrolled=False)
+    x, y = (n.matrix(ids, fixed=True) for ids in (left, right))
+    m = n.matrix(np.full((rows, columns), b.number(0, n.dtype)))
+
+    def add(i: Index, k: Index) -> None:
+        factor = n.get(x, i, k)
+        n.loop(
+            0,
+            columns,
+            lambda j: n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j)))),
+        )
+
+    gemm = n.routine(
+        "gemm", "N", "N", rows, columns, terms, 1.0, (x, rows, terms), rows, (y, terms, columns),
+        terms, 0.0, (m, rows, columns), rows,
+    )  # fmt: skip
+    n.block(
+        lambda: n.loop(0, rows, lambda i: n.loop(0, terms, lambda k: add(i, k))),
+        gemm if rows > limits.FEW else None,
+    )
+    return n.entries(m, rows, columns)
 
 
 _SWEEPS = {"float32": (0, 0, 1, 4, 5), "float64": (0, 0, 1, 5, 6)}
 """Of Jacobi's method for matrices of each size, after which nothing is left to rounding."""
 
 
-def _eigh(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+def _eigh(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """Jacobi's method; eigenvalues ascend, and the signs of eigenvectors are its own."""
-    size = len(a)
+    e, size = _Entries(b, b.ops[int(a.flat[0])].dtype), len(a)
     if size >= len(_SWEEPS[e.dtype]):
         raise CannotFuseError(
             f"primitive 'eigh' can only be fused up to 4 × 4, not for {size} × {size}", "eigh"
@@ -265,15 +433,18 @@ def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
     a[np.ix_([p, q], others)] = table[: len(others), [p, q]].T
 
 
-def _pivots_to_permutation(e: _Entries, pivots: Ids, rows: int) -> Sequence[Ids]:
-    order = np.array([e.b.number(i, "int32") for i in range(rows)], np.int64)
-    for k, pivot in enumerate(pivots):
-        before = order.copy()
-        for r in range(k + 1, rows):
-            here = e.test("eq", pivot, e.b.number(r, "int32"))
-            order[k] = e.choose(here, before[r], order[k])
-            order[r] = e.choose(here, before[k], before[r])
-    return [order]
+def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
+    n = Nest(b, INDEX, len(pivots) * rows <= _UNROLLED)
+    order = n.matrix(np.array([[b.number(i, INDEX)] for i in range(rows)]))
+    if len(pivots):
+        known = n.matrix(pivots[:, None], fixed=True)
+        n.loop(0, len(pivots), lambda k: n.swap(order, k, n.get(known, k), rows, 1))
+    return [n.entries(order, rows, 1)[:, 0]]
+
+
+def _nest(b: Builder, ids: Ids, products: int) -> Nest:
+    """What writes an algorithm of so many products, which are few where it is unrolled."""
+    return Nest(b, b.ops[int(ids.flat[0])].dtype, products <= _UNROLLED)
 
 
 def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> Any:
@@ -286,8 +457,7 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         further = {key: made(eqn) for key, made in extra.items()}
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
-        entries = _Entries(b, dtype)
-        each = [solve(entries, *(x[k] for x in flat), **further) for k in range(prod(batch))]
+        each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
         avals = [v.aval for v in eqn.outvars]
         if not each:
             return [np.zeros(aval.shape, np.int64) for aval in avals]

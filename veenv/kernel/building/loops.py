@@ -33,6 +33,7 @@ from veenv.kernel.scalar_program import (
     Op,
     ScalarProgram,
     dtype_name,
+    written_in,
 )
 
 SHORT = limits.BODY
@@ -59,7 +60,7 @@ class _Body:
     """What a step computes, in a builder of its own; what is the same in all steps goes out."""
 
     def __init__(self, outer: Builder, limit: int):
-        self.outer, self.inner = outer, Builder(limit, outer.longest)
+        self.outer, self.inner = outer, Builder(limit, outer.longest, outer.stored)
         self._out: dict[int, int] = {}
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
@@ -367,7 +368,7 @@ def _slots(
         start, ahead = reals(body.outer, before), reals(body.inner, after)
         for written, places in _whole(body.inner, ahead):
             own = tuple(given[k] for k in places)
-            array = -1 if written is None else _written_in(body.inner, written)
+            array = -1 if written is None else written_in(body.inner.ops, written)
             order = tuple(count + k for k in places)
             if written is not None and (
                 body.inner.ops[array].args == own
@@ -397,18 +398,6 @@ def _whole(b: Builder, ids: Sequence[int]) -> Iterator[tuple[int | None, list[in
             others.difference_update(places)
             yield array, places
     yield None, sorted(others)
-
-
-def _written_in(b: Builder, i: int) -> int:
-    """The array that an array was before something was written in it."""
-    while True:
-        op = b.ops[i]
-        if op.name == "part" and op.attr < b.ops[op.args[0]].attr.carries:
-            i = b.ops[op.args[0]].args[op.attr]
-        elif op.name == "write":
-            i = op.args[0]
-        else:
-            return i
 
 
 def _final(b: Builder, slots: Sequence[_Slot], last: Mapping[_Slot, int]) -> list[int]:

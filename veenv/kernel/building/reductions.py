@@ -10,7 +10,9 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
-from veenv.kernel.scalar_program import FLOATS, CannotFuseError, dtype_name
+from veenv.kernel.building.linear import product
+from veenv.kernel.building.nests import reduced
+from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 from veenv.rules.places import products
 
@@ -49,6 +51,10 @@ def _reduce(name: str) -> Rule:
         kept = [a for a in range(x.ndim) if a not in axes]
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1 if x.size else 0)
+        if b.stored and x.size >= limits.TAPS and dtype in DTYPES:
+            found = reduced(b, rows, operation(name, dtype), neutral(b, name, dtype))
+            if found is not None:
+                return [found.reshape(shape)]
         result = []
         for row in rows.tolist():
             total = row[0] if row else neutral(b, name, dtype)
@@ -96,6 +102,11 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     _refuse_large("dot_general", math.prod(aval.shape) * axes.terms(eqn))
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
     result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
+    few = limits.FEW * (left.size + right.size)
+    if dtype in FLOATS and products >= max(limits.SMALL * len(left), few):
+        for k, (x, y) in enumerate(zip(left, right, strict=True)):
+            result[k] = product(b, x, y.T)
+        return [result.reshape(aval.shape)]
     of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
         total = b.dot(dtype, of_left[k][i], of_right[k][j])

@@ -75,14 +75,12 @@ def _called(eqn: Any) -> Any:
     return _compat.call_body(eqn.primitive.name, eqn.params)
 
 
-def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
+def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
     """Refuses what has a primitive without scalar form, before anything is unrolled.
 
     `within` are the equations whose body the jaxpr is, the outer ones first. Branches are left for
-    later: it may be known which one is taken. Returns about how many operations linear algebra
-    takes.
+    later: it may be known which one is taken.
     """
-    total = 0
     for eqn in jaxpr.eqns:
         name, path = eqn.primitive.name, [*within, eqn]
         if name == "dim_as_value" or any(map(has_symbols, walk.in_avals(eqn))):
@@ -96,7 +94,8 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
         if loop is not None and loop.length != 0:
             bodies = [*_compat.bodies(eqn.params)]
         if bodies:
-            total += sum(refuse_unknown(_compat.open_jaxpr(body), path) for body in bodies)
+            for body in bodies:
+                refuse_unknown(_compat.open_jaxpr(body), path)
         elif facts(name).form != "loop":
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
@@ -106,8 +105,6 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
                 lines = map(_compat.source_line, reversed(path))
                 line = next(filter(None, lines), "")
                 raise _unknown(eqn).at(line)
-            total += linear.operations(eqn)
-    return total
 
 
 def _unknown(eqn: Any) -> CannotFuseError:
@@ -135,8 +132,6 @@ def refused(dtype: Any) -> CannotFuseError:
     )
 
 
-_OF_SOLVING = 0.6
-"""Share of the operations of linear algebra that are not the same as others, at least."""
 _VERY_LONG = 16 * limits.BODY
 """Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
 _TELLING = 2  # steps of a loop that tell what the others come to
@@ -174,13 +169,8 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
       CannotFuseError: naming the primitive and its line.
     """
     jaxpr = _compat.open_jaxpr(closed)
-    solving = refuse_unknown(jaxpr)
+    refuse_unknown(jaxpr)
     try:
-        if _OF_SOLVING * solving > limit:
-            raise CannotFuseError(
-                f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
-                "kernel may have (it would take too long to compile)"
-            )
         program = _program(closed, limit, size)
     except CannotFuseError as error:
         if isinstance(error, LongLoopError) and size < inf:
@@ -209,7 +199,8 @@ def _program(
     """As `unroll`; with `batches` axes are loops, whose steps take so much at most."""
     jaxpr = _compat.open_jaxpr(closed)
     read = walk.read_in(jaxpr, jaxpr.outvars)
-    walker = _Unroller(limit, Builder(limit, longest), read, deep=size == inf)
+    stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
+    walker = _Unroller(limit, Builder(limit, longest, stored), read, deep=size == inf)
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(

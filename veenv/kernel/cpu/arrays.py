@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
 from veenv.kernel.ordering import Place, owned
-from veenv.kernel.scalar_program import ScalarProgram, Strided, remembered
+from veenv.kernel.scalar_program import (
+    Buffer,
+    Loop,
+    ScalarProgram,
+    Strided,
+    Workspace,
+    remembered,
+)
 
 ALIGNED = 64
 """Bytes of a cache line, at whose start each kept value and array begins."""
@@ -30,17 +38,22 @@ class Stored(Strided):
         return np.dtype(self.dtype).itemsize * (1 if self.shared else lanes)
 
 
+@remembered
 def table(program: ScalarProgram, position: int) -> tuple[str, str] | None:
     """Name and text of the table of a constant array; None for others."""
     op = program.ops[position]
     if op.name != "array" or not program.is_constant[list(op.args)].all():
         return None
     kind = memory_element(op.dtype)
-    values = [program.ops[a].attr for a in op.args]
-    text = ", ".join(f"{kind} {_number(value)}" for value in values)
-    name = f"@table_{hashlib.sha256(text.encode()).hexdigest()}"
-    there = f"constant [{len(values)} x {kind}] [{text}]"
-    return name, f"{name} = internal {there}, align {ALIGNED}"
+    values = {a: program.ops[a].attr for a in op.args}
+    if np.array([*values.values()]).view(np.uint8).any():
+        known = {a: f"{kind} {_number(value)}" for a, value in values.items()}
+        text = f"[{', '.join(known[a] for a in op.args)}]"
+    else:
+        text = "zeroinitializer"
+    kind = f"[{len(op.args)} x {kind}]"
+    name = f"@table_{hashlib.sha256(f'{kind} {text}'.encode()).hexdigest()}"
+    return name, f"{name} = internal constant {kind} {text}, align {ALIGNED}"
 
 
 def _number(value: np.generic) -> str:
@@ -67,5 +80,19 @@ def memory(
     for position, op in enumerate(program.ops):
         if op.name == "loop":
             places[position] = base
-            base = memory(op.attr.body, lanes, base, op.attr.carries)[1]
+            body = memory(op.attr.body, lanes, base, op.attr.carries)[1]
+            base = max(body, base + sum(workspace(op.attr)))
     return places, base
+
+
+def workspace(loop: Loop) -> list[int]:
+    """Bytes of memory for each argument of a loop's routine, in whose place it is."""
+    sizes = []
+    for one in loop.routine.arguments if loop.routine else ():
+        size, dtype = 0, "bool"
+        if isinstance(one, Workspace):
+            size, dtype = one.size, one.dtype
+        elif isinstance(one, Buffer):
+            size, dtype = prod(one.shape), loop.body.inputs[one.argument].dtype
+        sizes.append(-(-size * np.dtype(dtype).itemsize // ALIGNED) * ALIGNED)
+    return sizes

@@ -11,8 +11,9 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.backend import Backend, InLoop, Scope
+from veenv.kernel.cpu import routines
 from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
-from veenv.kernel.cpu.compile import Objects, objects_of
+from veenv.kernel.cpu.compile import LIBRARY, Objects, is_known, objects_of
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, module, suffix
 from veenv.kernel.cpu.lanes import uniform, within
 from veenv.kernel.cpu.layout import Leaves
@@ -22,6 +23,10 @@ from veenv.kernel.ordering import Place
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
+_COUNTING = frozenset("add sub mul eq ne lt le gt ge".split())
+"""Operations of counters, which one number has for all lanes."""
+_FEW = 4  # lanes in which loops take as long as a library for one point
+
 
 class _Where(NamedTuple):
     """What is kept of a program or the body of a loop."""
@@ -29,6 +34,7 @@ class _Where(NamedTuple):
     places: Mapping[Place | int, int]  # where its arrays are (`veenv.kernel.cpu.arrays.memory`)
     same: Sequence[bool]  # of each operation whether it is the same in all lanes
     calls: frozenset[Op]  # its calls of functions
+    given: Sequence[bool] = ()  # of each input leaf of a body whether it is the same in all lanes
 
 
 def _calls(ops: Iterable[Op]) -> frozenset[Op]:
@@ -48,6 +54,8 @@ class Instructions(Emitter, Backend[Stored]):
         places, calls = memory(program, lanes)[0], _calls(program.ops)
         same = uniform(program, (False,) * len(program.inputs))
         self.scope = Scope(program, (), _Where(places, same, calls))
+        self._numbers: dict[str, str] = {}
+        """Numbers that all lanes of vectors are."""
         self.leaves = Leaves(self)
         self.trigonometry = Trigonometry(self)
 
@@ -94,23 +102,66 @@ class Instructions(Emitter, Backend[Stored]):
         """What is known of the body of a loop."""
         op, where = self.scope.program.ops[position], self.scope.where
         loop: Loop = op.attr
-        places = memory(loop.body, self.lanes, where.places[position], loop.carries)[0]
-        same = uniform(loop.body, tuple(within(loop, [where.same[a] for a in op.args])))
-        return _Where(places, same, _calls(loop.body.ops))
+        base = where.places[position]
+        places = memory(loop.body, self.lanes, base, loop.carries)[0]
+        given = within(loop, [where.same[a] for a in op.args])
+        return _Where(places, uniform(loop.body, tuple(given)), _calls(loop.body.ops), given)
 
     def repeat(self, loop: InLoop[Stored]) -> list[str]:
-        """A loop of so many steps, or as long as any lane goes on."""
+        """A loop, or for a few points calls of a library that does the same."""
+        routine, lanes = loop.loop.routine, self.lanes
+        if routine is None or not is_known(LIBRARY + routine.name):
+            return self._repeated(loop)
+        base = self.scope.where.places[loop.position]
+        run = functools.partial(routines.call, self, loop, routine, base)
+        if lanes == 1:
+            run()
+        else:
+            few = self.emit(f"icmp sle i64 %filled, {lanes // _FEW}")
+            self.either(few, run, lambda: self._repeated(loop))
+        return []
+
+    def _repeated(self, loop: InLoop[Stored]) -> list[str]:
+        """A loop of so many steps, or as long as any lane goes on.
+
+        Counters that are the same in all lanes are carried as one number.
+        """
         known = self.trigonometry.known
         self.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
-        kinds = list(map(self.vector, loop.dtypes))
+        pairs = zip(loop.numbers, loop.dtypes, strict=True)
+        single = [d == "int32" and loop.where.given[k] for k, d in pairs]
+        kinds = [
+            element(d) if one else self.vector(d)
+            for d, one in zip(loop.dtypes, single, strict=True)
+        ]
+
+        def spread(values: Sequence[str]) -> list[str]:
+            pairs = zip(values, single, strict=True)
+            return [self._spread("int32", x) if one else x for x, one in pairs]
+
+        def joined(values: Sequence[str]) -> list[str]:
+            return [
+                self._one("int32", x) if one else x for x, one in zip(values, single, strict=True)
+            ]
+
+        starts = joined(loop.starts)
         if loop.loop.length is None:
-            test, rest = functools.partial(self._test, loop), functools.partial(self._masked, loop)
-            found = self.emit_while(kinds, loop.starts, test, rest)
+            shared: list[list[str]] = []
+
+            def test(carries: list[str]) -> str:
+                shared.append(spread(carries))
+                return self._test(loop, shared[-1])
+
+            found = self.emit_while(
+                kinds, starts, test, lambda _: joined(self._masked(loop, shared[-1]))
+            )
         else:
-            step = functools.partial(self._step, loop)
-            found = self.emit_loop(loop.loop.length, kinds, loop.starts, step)
+            found = self.emit_loop(
+                loop.loop.length, kinds, starts,
+                lambda number, carries: joined(self._step(loop, number, spread(carries))),
+            )  # fmt: skip
         self.trigonometry.known = known
-        return found
+        return spread(found)
 
     def _step(self, loop: InLoop[Stored], number: str, carries: list[str]) -> list[str]:
         last = (loop.loop.length or 0) - 1
@@ -120,13 +171,35 @@ class Instructions(Emitter, Backend[Stored]):
         loop.bring()
         return ahead
 
+    def _spread(self, dtype: str, value: str) -> str:
+        """A vector of a number, which is known by it from now on."""
+        of, lanes = element(dtype), self.lanes
+        first = self.emit(f"insertelement <{lanes} x {of}> poison, {of} {value}, i64 0")
+        places = f"<{lanes} x i32> zeroinitializer"
+        found = self.emit(
+            f"shufflevector <{lanes} x {of}> {first}, <{lanes} x {of}> poison, {places}"
+        )
+        self._numbers[found] = value
+        return found
+
+    def _known_one(self, value: str) -> str | None:
+        """The number of which all lanes of a vector are known to be."""
+        if value.startswith("splat (i32 "):
+            return value[len("splat (i32 ") : -1]
+        return self._numbers.get(value)
+
+    def _one(self, dtype: str, value: str) -> str:
+        """The number that all lanes of a vector have."""
+        known = self._known_one(value)
+        return known or self.emit(f"extractelement {self.vector(dtype)} {value}, i64 0")
+
     def _test(self, loop: InLoop[Stored], carries: list[str]) -> str:
         """Whether any lane goes on; the lanes that do are the scope's mask then."""
         loop.begin(carries)
         scope, kind = self.scope, self.vector("bool")
         mask = self.operand(loop.condition)
         if scope.where.same[loop.condition]:
-            return self.emit(f"extractelement {kind} {mask}, i64 0")
+            return self._one("bool", mask)
         scope.mask = mask if scope.mask is None else self.emit(f"and {kind} {mask}, {scope.mask}")
         bits = self.emit(f"bitcast {kind} {scope.mask} to i{self.lanes}")
         return self.emit(f"icmp ne i{self.lanes} {bits}, 0")
@@ -150,6 +223,13 @@ class Instructions(Emitter, Backend[Stored]):
             near = self.emit(f"getelementptr i8, ptr {near}, i64 {moved}")
         return self.emit(f"getelementptr i8, ptr {near}, i64 {offset}")
 
+    def view_of(self, array: Stored, entry: int, lane: str) -> str:
+        """The address of an entry in a lane, by that lane's number."""
+        place = self._address(array, entry)
+        if array.shared:
+            return place
+        return self.emit(f"getelementptr {memory_element(array.dtype)}, ptr {place}, i64 {lane}")
+
     def load(self, array: Stored, index: str | int) -> str:
         """An entry, by its number, which may be an i64."""
         of = memory_element(array.dtype)
@@ -157,6 +237,8 @@ class Instructions(Emitter, Backend[Stored]):
         kind = f"<{self.lanes} x {of}>"
         if array.shared:
             one = self.emit(f"load {of}, ptr {place}")
+            if array.dtype != "bool":
+                return self._spread(array.dtype, one)
             first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
             value = self.emit(
                 f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
@@ -265,8 +347,7 @@ class Instructions(Emitter, Backend[Stored]):
 
     def _index(self, place: str) -> str:
         """The place, an i64, that is the same in all lanes."""
-        one = self.emit(f"extractelement <{self.lanes} x i32> {place}, i64 0")
-        return self.emit(f"sext i32 {one} to i64")
+        return self.emit(f"sext i32 {self._one('int32', place)} to i64")
 
     def _pointers(self, array: Stored, place: str) -> str:
         """The addresses of each lane's own entry."""
@@ -288,6 +369,11 @@ class Instructions(Emitter, Backend[Stored]):
         args = [self.operand(a) for a in op.args]
         of = self.scope.program.ops[op.args[0]].dtype
         name, kind = op.name, self.vector(of)
+        if of == "int32" and name in _COUNTING:
+            ones = [one for one in map(self._known_one, args) if one is not None]
+            if len(ones) == len(args):
+                text = OPERATIONS[name].llvm_int.format(*ones, t="i32", e="i32", s="s", j="")
+                return self._spread(op.dtype, self.emit(text))
         if name == "call" and op.attr in ("sin", "cos"):
             needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.where.calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
@@ -358,31 +444,35 @@ def objects(program: ScalarProgram, lanes: int) -> Objects:
 
 
 def body(program: ScalarProgram, lanes: int) -> str:
-    """A module with the function `body` of two tables of pointers and a number of vectors.
+    """A module with the function `body` of two tables of pointers and a number of points.
 
     `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
     points to the next; `outs` is a table of the addresses of what is written of the output leaves
-    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes ``vectors *
-    lanes`` of them.
+    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the last vector is computed whole.
     """
     steps, arrays = Instructions(program, lanes), memory(program, lanes)[1]
     kept = f"  %kept = alloca [{arrays} x i8], align {ALIGNED}\n" if arrays else ""
     function = f"""\
-define void @body(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
+declare i64 @llvm.smin.i64(i64, i64)
+
+define void @body(ptr noalias %ins, ptr noalias %outs, i64 %points) #0 {{
 entry:
-{kept}  %none = icmp eq i64 %vectors, 0
-  %never = icmp slt i64 %vectors, 0
+{kept}  %none = icmp eq i64 %points, 0
+  %never = icmp slt i64 %points, 0
   br i1 %none, label %exit, label %loop
 loop:
   %step = phi i64 [ 0, %entry ], [ %next, %last ]
+  %left = phi i64 [ %points, %entry ], [ %after, %last ]
+  %filled = call i64 @llvm.smin.i64(i64 %left, i64 {lanes})
   br label %first
 first:
 {steps.text()}
   br label %last
 last:
   %next = add i64 %step, 1
-  %done = icmp eq i64 %next, %vectors
-  br i1 %done, label %exit, label %loop
+  %after = sub i64 %left, {lanes}
+  %more = icmp sgt i64 %after, 0
+  br i1 %more, label %loop, label %exit
 exit:
   ret void
 }}"""

@@ -142,16 +142,36 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
     return tuple(found)
 
 
+LIBRARY = "scipy_"
+"""Beginning of the symbols of routines of LAPACK and BLAS, which SciPy exports, as JAX has them."""
+
+
 def is_known(symbol: str) -> bool:
     """Whether there is a function of this name; if so, LLVM knows it from now on."""
     if llvm.address_of_symbol(symbol) is None:
-        function = next(filter(None, (getattr(x, symbol, None) for x in _libraries())), None)
-        if function is None:
+        if symbol.startswith(LIBRARY):
+            address = _routine(symbol.removeprefix(LIBRARY))
+        else:
+            function = next(filter(None, (getattr(x, symbol, None) for x in _libraries())), None)
+            address = function and ctypes.cast(function, ctypes.c_void_p).value
+        if address is None:
             return False
-        address = ctypes.cast(function, ctypes.c_void_p).value
-        assert address is not None
         llvm.add_symbol(symbol, address)
     return True
+
+
+def _routine(name: str) -> int | None:
+    """The address of a routine of LAPACK or BLAS whose integers have 32 bits, if SciPy has it."""
+    from scipy.linalg import cython_blas, cython_lapack  # 0.1 s
+
+    known = getattr(cython_lapack, "__pyx_capi__", {}) | getattr(cython_blas, "__pyx_capi__", {})
+    if name not in known:
+        return None
+    signature, address = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    signature.argtypes, signature.restype = [ctypes.py_object], ctypes.c_char_p
+    address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    types = signature(known[name])
+    return address(known[name], types) if re.search(rb"[(, ]int \*", types) else None
 
 
 class MachineCode:

@@ -52,7 +52,7 @@ struct leaf {
 struct entry {
   word key, users;
   struct entry *next;
-  void (*body)(struct input *ins, bytes *outs, word vectors);
+  void (*body)(struct input *ins, bytes *outs, word points); /* a last vector may be a part */
   word num_in, num_out;
   word tile, lanes;  /* vectors of a tile, points of a vector */
   word staging;      /* bytes of it */
@@ -132,21 +132,21 @@ static void shared_inputs(struct entry *entry, bytes *ins, word *batched, word s
 
 /* Calls a body with its stack below an address. */
 __attribute__((noinline)) static void on_stack(bytes top, struct entry *entry, struct input *table,
-                                               bytes *targets, word vectors) {
+                                               bytes *targets, word points) {
   /* of a size that is not known, so that this function addresses it by a frame pointer */
-  void *volatile *kept = __builtin_alloca(sizeof(void *) * least(vectors, 1));
+  void *volatile *kept = __builtin_alloca(sizeof(void *) * least(points, 1));
   *kept = stack_save();
   stack_restore(top);
-  entry->body(table, targets, vectors);
+  entry->body(table, targets, points);
   stack_restore(*kept);
 }
 
 static void compute(struct entry *entry, bytes memory, struct input *table, bytes *targets,
-                    word vectors) {
+                    word points) {
   if (entry->own_stack)
-    on_stack(memory + entry->memory, entry, table, targets, vectors);
+    on_stack(memory + entry->memory, entry, table, targets, points);
   else
-    entry->body(table, targets, vectors);
+    entry->body(table, targets, points);
 }
 
 /* Computes whole vectors, tile by tile. */
@@ -158,7 +158,7 @@ static void whole(struct entry *entry, bytes *outs, word start, word vectors, by
       const struct leaf *leaf = &entry->outs[k];
       targets[k] = leaf->in_place ? outs[k] + first * leaf->bytes : memory + leaf->offset;
     }
-    compute(entry, memory, table, targets, now);
+    compute(entry, memory, table, targets, now * entry->lanes);
     copy_out(entry, outs, memory, first, now * entry->lanes, 0);
     for (word k = 0; k < entry->num_in; k++) table[k].data += now * table[k].step;
   }
@@ -174,7 +174,7 @@ static void rest(struct entry *entry, bytes *outs, word start, word count, bytes
       table[k].data = staged;
     }
   for (word k = 0; k < entry->num_out; k++) targets[k] = memory + entry->outs[k].offset;
-  compute(entry, memory, table, targets, 1);
+  compute(entry, memory, table, targets, count);
   copy_out(entry, outs, memory, start, count, 1);
 }
 

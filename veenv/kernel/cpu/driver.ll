@@ -1,4 +1,4 @@
-; of driver.c 58af37564287a39818f7b494c5f0dcc53c3ca5dbfd2363998d156c9d06bb5324
+; of driver.c 5b2f25b254c4d8ea8f550cbf492114b1e737600c4ba412c0528e6963901cd613
 %struct.XLA_FFI_TypeInfo = type { i64, ptr, ptr }
 %struct.XLA_FFI_TypeId = type { i64 }
 %struct.XLA_FFI_Error_Create_Args = type { i64, ptr, ptr, i32 }
@@ -774,7 +774,7 @@ define internal fastcc void @work(ptr %0, i64 %1, ptr %2) unnamed_addr {
   ret void
 
 20:
-  %21 = phi i64 [ %1, %10 ], [ %228, %227 ]
+  %21 = phi i64 [ %1, %10 ], [ %232, %231 ]
   %22 = srem i64 %21, %5
   %23 = mul nsw i64 %22, %7
   %24 = sdiv i64 %23, %5
@@ -786,10 +786,10 @@ define internal fastcc void @work(ptr %0, i64 %1, ptr %2) unnamed_addr {
   %30 = atomicrmw add ptr %29, i64 1 acq_rel, align 8
   %31 = add nsw i64 %30, %24
   %32 = icmp slt i64 %31, %27
-  br i1 %32, label %33, label %227
+  br i1 %32, label %33, label %231
 
 33:
-  %34 = phi i64 [ %225, %220 ], [ %31, %20 ]
+  %34 = phi i64 [ %229, %224 ], [ %31, %20 ]
   %35 = load i64, ptr %12, align 8
   %36 = mul nsw i64 %35, %34
   %37 = add nsw i64 %36, %35
@@ -865,7 +865,7 @@ define internal fastcc void @work(ptr %0, i64 %1, ptr %2) unnamed_addr {
 90:
   %91 = phi i64 [ %49, %33 ], [ %88, %86 ]
   %92 = icmp sgt i64 %54, 0
-  br i1 %92, label %93, label %163
+  br i1 %92, label %93, label %167
 
 93:
   %94 = getelementptr inbounds i8, ptr %41, i64 48
@@ -878,8 +878,8 @@ define internal fastcc void @work(ptr %0, i64 %1, ptr %2) unnamed_addr {
   br label %101
 
 101:
-  %102 = phi i64 [ %100, %93 ], [ %149, %147 ]
-  %103 = phi i64 [ 0, %93 ], [ %150, %147 ]
+  %102 = phi i64 [ %100, %93 ], [ %153, %151 ]
+  %103 = phi i64 [ 0, %93 ], [ %154, %151 ]
   %104 = sub nsw i64 %54, %103
   %105 = tail call i64 @llvm.smin.i64(i64 %102, i64 %104)
   %106 = load i64, ptr %52, align 8
@@ -887,187 +887,193 @@ define internal fastcc void @work(ptr %0, i64 %1, ptr %2) unnamed_addr {
   %108 = add nsw i64 %107, %36
   %109 = load i64, ptr %95, align 8
   %110 = icmp sgt i64 %109, 0
-  br i1 %110, label %124, label %111
+  br i1 %110, label %128, label %113
 
 111:
-  %112 = load i64, ptr %97, align 8
-  %113 = icmp eq i64 %112, 0
-  br i1 %113, label %117, label %114
+  %112 = load i64, ptr %52, align 8
+  br label %113
 
-114:
-  %115 = load i64, ptr %98, align 8
-  %116 = getelementptr inbounds i8, ptr %2, i64 %115
-  tail call fastcc void @on_stack(ptr %116, ptr %41, ptr %47, ptr %50, i64 %105)
-  br label %119
+113:
+  %114 = phi i64 [ %112, %111 ], [ %106, %101 ]
+  %115 = mul nsw i64 %114, %105
+  %116 = load i64, ptr %97, align 8
+  %117 = icmp eq i64 %116, 0
+  br i1 %117, label %121, label %118
 
-117:
-  %118 = load ptr, ptr %99, align 8
-  tail call void %118(ptr %47, ptr %50, i64 %105)
-  br label %119
+118:
+  %119 = load i64, ptr %98, align 8
+  %120 = getelementptr inbounds i8, ptr %2, i64 %119
+  tail call fastcc void @on_stack(ptr %120, ptr %41, ptr %47, ptr %50, i64 %115)
+  br label %123
 
-119:
-  %120 = load i64, ptr %52, align 8
-  %121 = mul nsw i64 %120, %105
-  tail call fastcc void @copy_out(ptr %41, ptr %44, ptr %2, i64 %108, i64 %121, i32 0)
-  %122 = load i64, ptr %48, align 8
-  %123 = icmp sgt i64 %122, 0
-  br i1 %123, label %152, label %147
+121:
+  %122 = load ptr, ptr %99, align 8
+  tail call void %122(ptr %47, ptr %50, i64 %115)
+  br label %123
 
-124:
-  %125 = phi i64 [ %144, %141 ], [ 0, %101 ]
-  %126 = load ptr, ptr %96, align 8
-  %127 = getelementptr inbounds %struct.leaf, ptr %126, i64 %125
-  %128 = getelementptr inbounds i8, ptr %127, i64 24
-  %129 = load i64, ptr %128, align 8
-  %130 = icmp eq i64 %129, 0
-  br i1 %130, label %137, label %131
+123:
+  %124 = load i64, ptr %52, align 8
+  %125 = mul nsw i64 %124, %105
+  tail call fastcc void @copy_out(ptr %41, ptr %44, ptr %2, i64 %108, i64 %125, i32 0)
+  %126 = load i64, ptr %48, align 8
+  %127 = icmp sgt i64 %126, 0
+  br i1 %127, label %156, label %151
 
-131:
-  %132 = getelementptr inbounds ptr, ptr %44, i64 %125
-  %133 = load ptr, ptr %132, align 8
-  %134 = load i64, ptr %127, align 8
-  %135 = mul nsw i64 %134, %108
-  %136 = getelementptr inbounds i8, ptr %133, i64 %135
-  br label %141
+128:
+  %129 = phi i64 [ %148, %145 ], [ 0, %101 ]
+  %130 = load ptr, ptr %96, align 8
+  %131 = getelementptr inbounds %struct.leaf, ptr %130, i64 %129
+  %132 = getelementptr inbounds i8, ptr %131, i64 24
+  %133 = load i64, ptr %132, align 8
+  %134 = icmp eq i64 %133, 0
+  br i1 %134, label %141, label %135
 
-137:
-  %138 = getelementptr inbounds i8, ptr %127, i64 16
-  %139 = load i64, ptr %138, align 8
-  %140 = getelementptr inbounds i8, ptr %2, i64 %139
-  br label %141
+135:
+  %136 = getelementptr inbounds ptr, ptr %44, i64 %129
+  %137 = load ptr, ptr %136, align 8
+  %138 = load i64, ptr %131, align 8
+  %139 = mul nsw i64 %138, %108
+  %140 = getelementptr inbounds i8, ptr %137, i64 %139
+  br label %145
 
 141:
-  %142 = phi ptr [ %136, %131 ], [ %140, %137 ]
-  %143 = getelementptr inbounds ptr, ptr %50, i64 %125
-  store ptr %142, ptr %143, align 8
-  %144 = add nuw nsw i64 %125, 1
-  %145 = load i64, ptr %95, align 8
-  %146 = icmp slt i64 %144, %145
-  br i1 %146, label %124, label %111
+  %142 = getelementptr inbounds i8, ptr %131, i64 16
+  %143 = load i64, ptr %142, align 8
+  %144 = getelementptr inbounds i8, ptr %2, i64 %143
+  br label %145
 
-147:
-  %148 = phi i64 [ %122, %119 ], [ %161, %152 ]
-  %149 = load i64, ptr %94, align 8
-  %150 = add nsw i64 %149, %103
-  %151 = icmp slt i64 %150, %54
-  br i1 %151, label %101, label %163
+145:
+  %146 = phi ptr [ %140, %135 ], [ %144, %141 ]
+  %147 = getelementptr inbounds ptr, ptr %50, i64 %129
+  store ptr %146, ptr %147, align 8
+  %148 = add nuw nsw i64 %129, 1
+  %149 = load i64, ptr %95, align 8
+  %150 = icmp slt i64 %148, %149
+  br i1 %150, label %128, label %111
 
-152:
-  %153 = phi i64 [ %160, %152 ], [ 0, %119 ]
-  %154 = getelementptr inbounds %struct.input, ptr %47, i64 %153
-  %155 = getelementptr inbounds i8, ptr %154, i64 8
-  %156 = load i64, ptr %155, align 8
-  %157 = mul nsw i64 %156, %105
-  %158 = load ptr, ptr %154, align 8
-  %159 = getelementptr inbounds i8, ptr %158, i64 %157
-  store ptr %159, ptr %154, align 8
-  %160 = add nuw nsw i64 %153, 1
-  %161 = load i64, ptr %48, align 8
-  %162 = icmp slt i64 %160, %161
-  br i1 %162, label %152, label %147
+151:
+  %152 = phi i64 [ %126, %123 ], [ %165, %156 ]
+  %153 = load i64, ptr %94, align 8
+  %154 = add nsw i64 %153, %103
+  %155 = icmp slt i64 %154, %54
+  br i1 %155, label %101, label %167
 
-163:
-  %164 = phi i64 [ %91, %90 ], [ %148, %147 ]
-  %165 = icmp slt i64 %56, %39
-  br i1 %165, label %166, label %220
+156:
+  %157 = phi i64 [ %164, %156 ], [ 0, %123 ]
+  %158 = getelementptr inbounds %struct.input, ptr %47, i64 %157
+  %159 = getelementptr inbounds i8, ptr %158, i64 8
+  %160 = load i64, ptr %159, align 8
+  %161 = mul nsw i64 %160, %105
+  %162 = load ptr, ptr %158, align 8
+  %163 = getelementptr inbounds i8, ptr %162, i64 %161
+  store ptr %163, ptr %158, align 8
+  %164 = add nuw nsw i64 %157, 1
+  %165 = load i64, ptr %48, align 8
+  %166 = icmp slt i64 %164, %165
+  br i1 %166, label %156, label %151
 
-166:
-  %167 = sub nsw i64 %39, %56
-  %168 = icmp sgt i64 %164, 0
-  br i1 %168, label %169, label %171
+167:
+  %168 = phi i64 [ %91, %90 ], [ %152, %151 ]
+  %169 = icmp slt i64 %56, %39
+  br i1 %169, label %170, label %224
 
-169:
-  %170 = getelementptr inbounds i8, ptr %41, i64 80
-  br label %177
+170:
+  %171 = sub nsw i64 %39, %56
+  %172 = icmp sgt i64 %168, 0
+  br i1 %172, label %173, label %175
 
-171:
-  %172 = getelementptr inbounds i8, ptr %41, i64 40
-  %173 = load i64, ptr %172, align 8
-  %174 = icmp sgt i64 %173, 0
-  br i1 %174, label %175, label %198
+173:
+  %174 = getelementptr inbounds i8, ptr %41, i64 80
+  br label %181
 
 175:
-  %176 = getelementptr inbounds i8, ptr %41, i64 88
-  br label %209
+  %176 = getelementptr inbounds i8, ptr %41, i64 40
+  %177 = load i64, ptr %176, align 8
+  %178 = icmp sgt i64 %177, 0
+  br i1 %178, label %179, label %202
 
-177:
-  %178 = phi i64 [ %164, %169 ], [ %195, %194 ]
-  %179 = phi i64 [ 0, %169 ], [ %196, %194 ]
-  %180 = getelementptr inbounds %struct.input, ptr %47, i64 %179
-  %181 = getelementptr inbounds i8, ptr %180, i64 8
-  %182 = load i64, ptr %181, align 8
-  %183 = icmp eq i64 %182, 0
-  br i1 %183, label %194, label %184
+179:
+  %180 = getelementptr inbounds i8, ptr %41, i64 88
+  br label %213
 
-184:
-  %185 = load ptr, ptr %170, align 8
-  %186 = getelementptr inbounds %struct.leaf, ptr %185, i64 %179
-  %187 = getelementptr inbounds i8, ptr %186, i64 16
-  %188 = load i64, ptr %187, align 8
-  %189 = getelementptr inbounds i8, ptr %2, i64 %188
-  %190 = load ptr, ptr %180, align 8
-  %191 = load i64, ptr %186, align 8
-  %192 = load i64, ptr %52, align 8
-  tail call fastcc void @stage(ptr %189, ptr %190, i64 %191, i64 %167, i64 %192)
-  store ptr %189, ptr %180, align 8
-  %193 = load i64, ptr %48, align 8
-  br label %194
+181:
+  %182 = phi i64 [ %168, %173 ], [ %199, %198 ]
+  %183 = phi i64 [ 0, %173 ], [ %200, %198 ]
+  %184 = getelementptr inbounds %struct.input, ptr %47, i64 %183
+  %185 = getelementptr inbounds i8, ptr %184, i64 8
+  %186 = load i64, ptr %185, align 8
+  %187 = icmp eq i64 %186, 0
+  br i1 %187, label %198, label %188
 
-194:
-  %195 = phi i64 [ %178, %177 ], [ %193, %184 ]
-  %196 = add nuw nsw i64 %179, 1
-  %197 = icmp slt i64 %196, %195
-  br i1 %197, label %177, label %171
+188:
+  %189 = load ptr, ptr %174, align 8
+  %190 = getelementptr inbounds %struct.leaf, ptr %189, i64 %183
+  %191 = getelementptr inbounds i8, ptr %190, i64 16
+  %192 = load i64, ptr %191, align 8
+  %193 = getelementptr inbounds i8, ptr %2, i64 %192
+  %194 = load ptr, ptr %184, align 8
+  %195 = load i64, ptr %190, align 8
+  %196 = load i64, ptr %52, align 8
+  tail call fastcc void @stage(ptr %193, ptr %194, i64 %195, i64 %171, i64 %196)
+  store ptr %193, ptr %184, align 8
+  %197 = load i64, ptr %48, align 8
+  br label %198
 
 198:
-  %199 = getelementptr inbounds i8, ptr %41, i64 104
-  %200 = load i64, ptr %199, align 8
-  %201 = icmp eq i64 %200, 0
-  br i1 %201, label %206, label %202
+  %199 = phi i64 [ %182, %181 ], [ %197, %188 ]
+  %200 = add nuw nsw i64 %183, 1
+  %201 = icmp slt i64 %200, %199
+  br i1 %201, label %181, label %175
 
 202:
-  %203 = getelementptr inbounds i8, ptr %41, i64 72
+  %203 = getelementptr inbounds i8, ptr %41, i64 104
   %204 = load i64, ptr %203, align 8
-  %205 = getelementptr inbounds i8, ptr %2, i64 %204
-  tail call fastcc void @on_stack(ptr %205, ptr %41, ptr %47, ptr %50, i64 1)
-  br label %219
+  %205 = icmp eq i64 %204, 0
+  br i1 %205, label %210, label %206
 
 206:
-  %207 = getelementptr inbounds i8, ptr %41, i64 24
-  %208 = load ptr, ptr %207, align 8
-  tail call void %208(ptr %47, ptr %50, i64 1)
-  br label %219
+  %207 = getelementptr inbounds i8, ptr %41, i64 72
+  %208 = load i64, ptr %207, align 8
+  %209 = getelementptr inbounds i8, ptr %2, i64 %208
+  tail call fastcc void @on_stack(ptr %209, ptr %41, ptr %47, ptr %50, i64 %171)
+  br label %223
 
-209:
-  %210 = phi i64 [ 0, %175 ], [ %216, %209 ]
-  %211 = load ptr, ptr %176, align 8
-  %212 = getelementptr inbounds %struct.leaf, ptr %211, i64 %210, i32 2
-  %213 = load i64, ptr %212, align 8
-  %214 = getelementptr inbounds i8, ptr %2, i64 %213
-  %215 = getelementptr inbounds ptr, ptr %50, i64 %210
-  store ptr %214, ptr %215, align 8
-  %216 = add nuw nsw i64 %210, 1
-  %217 = load i64, ptr %172, align 8
-  %218 = icmp slt i64 %216, %217
-  br i1 %218, label %209, label %198
+210:
+  %211 = getelementptr inbounds i8, ptr %41, i64 24
+  %212 = load ptr, ptr %211, align 8
+  tail call void %212(ptr %47, ptr %50, i64 %171)
+  br label %223
 
-219:
-  tail call fastcc void @copy_out(ptr %41, ptr %44, ptr %2, i64 %56, i64 %167, i32 1)
-  br label %220
+213:
+  %214 = phi i64 [ 0, %179 ], [ %220, %213 ]
+  %215 = load ptr, ptr %180, align 8
+  %216 = getelementptr inbounds %struct.leaf, ptr %215, i64 %214, i32 2
+  %217 = load i64, ptr %216, align 8
+  %218 = getelementptr inbounds i8, ptr %2, i64 %217
+  %219 = getelementptr inbounds ptr, ptr %50, i64 %214
+  store ptr %218, ptr %219, align 8
+  %220 = add nuw nsw i64 %214, 1
+  %221 = load i64, ptr %176, align 8
+  %222 = icmp slt i64 %220, %221
+  br i1 %222, label %213, label %202
 
-220:
-  %221 = atomicrmw add ptr %18, i64 1 acq_rel, align 8
-  %222 = load ptr, ptr %11, align 8
-  %223 = getelementptr inbounds i64, ptr %222, i64 %22
-  %224 = atomicrmw add ptr %223, i64 1 acq_rel, align 8
-  %225 = add nsw i64 %224, %24
-  %226 = icmp slt i64 %225, %27
-  br i1 %226, label %33, label %227
+223:
+  tail call fastcc void @copy_out(ptr %41, ptr %44, ptr %2, i64 %56, i64 %171, i32 1)
+  br label %224
 
-227:
-  %228 = add nsw i64 %21, 1
-  %229 = icmp slt i64 %228, %8
-  br i1 %229, label %20, label %19
+224:
+  %225 = atomicrmw add ptr %18, i64 1 acq_rel, align 8
+  %226 = load ptr, ptr %11, align 8
+  %227 = getelementptr inbounds i64, ptr %226, i64 %22
+  %228 = atomicrmw add ptr %227, i64 1 acq_rel, align 8
+  %229 = add nsw i64 %228, %24
+  %230 = icmp slt i64 %229, %27
+  br i1 %230, label %33, label %231
+
+231:
+  %232 = add nsw i64 %21, 1
+  %233 = icmp slt i64 %232, %8
+  br i1 %233, label %20, label %19
 }
 
 define internal fastcc void @stage(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4) unnamed_addr {

@@ -181,9 +181,18 @@ class Emitter:
             self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
         ]
 
+    def either(self, condition: str, first: Callable[[], Any], second: Callable[[], Any]) -> None:
+        """Runs one of two pieces of code, by an i1; values of neither are used later."""
+        label = condition.lstrip("%")
+        self._begin(f"if_{label}", f"br i1 {condition}, label %if_{label}, label %else_{label}")
+        first()
+        self._begin(f"else_{label}", f"br label %fi_{label}")
+        second()
+        self._begin(f"fi_{label}", f"br label %fi_{label}")
+
     def emit_loop(
         self,
-        count: int,
+        count: int | str,
         kinds: Sequence[str],
         starts: Sequence[str],
         step: Callable[[str, list[str]], list[str]],
@@ -205,7 +214,7 @@ class Emitter:
         self._begin(f"end_{label}", f"br i1 {more}, label %{label}, label %end_{label}")
         return ahead
 
-    def each(self, count: int, do: Callable[[str], None]) -> None:
+    def each(self, count: int | str, do: Callable[[str], None]) -> None:
         """Does something with the number, an i64, of each of so many steps."""
         self.emit_loop(count, [], [], lambda number, _: do(number) or [])
 

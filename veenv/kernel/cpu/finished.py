@@ -76,7 +76,7 @@ def _finished(head: dict[str, Any], stored: Sequence[bytes]) -> Finished | None:
     for k, stored in zip(written, map(_leaf, head["stored"]), strict=True):
         dtypes = np.int64, np.int64, outputs[k].dtype
         made.append(Written(outputs[k], stored, (), *(_array(parts, d) for d in dtypes)))
-    layout = Layout(head["lanes"], head["executed"], inputs, made)
+    layout = Layout(head["lanes"], head["executed"], inputs, made, head["single"])
     return Finished(head["digest"], outputs, copies, constants, layout, objects)
 
 
@@ -92,6 +92,7 @@ def keep(name: str, program: ScalarProgram) -> None:
         "digest": program.digest(),
         "lanes": layout.lanes,
         "executed": layout.executed,
+        "single": layout.single,
         "inputs": program.inputs,
         "outputs": program.outputs,
         "copies": [*copies.items()],

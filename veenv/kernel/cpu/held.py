@@ -119,16 +119,21 @@ class _Registry:
             )
         return ""
 
-    def kernel(self, program: ScalarProgram | Finished) -> Kernel:
+    def kernel(self, program: ScalarProgram | Finished, points: int) -> Kernel:
         if self.refused:
             raise UntestedVersionError(self.refused)
-        key = int(program.digest()[:15], 16)
+        is_finished = isinstance(program, Finished)
+        layout = program.layout if is_finished else records.layout_of(program)
+        name = code_name(program.digest(), 1)
+        if points == 1 and layout.single and not (is_finished and disk.known_objects(name) is None):
+            layout = layout._replace(lanes=1)
+        key = int(program.digest()[:14] + f"{layout.lanes % 16:x}", 16)
 
         def make(_: None) -> Kernel:
             with self.lock:
                 making = self.making.setdefault(key, threading.RLock())
             with making:
-                return self._known(key) or self._add(key, program)
+                return self._known(key) or self._add(key, program, layout)
 
         return self._known(key) or in_threads(make, [None])[0]
 
@@ -145,11 +150,11 @@ class _Registry:
                 entry.handle = weakref.ref(kernel)
             return kernel
 
-    def _add(self, key: int, program: ScalarProgram | Finished) -> Kernel:
-        if isinstance(program, Finished):
-            layout, made = program.layout, program.objects
+    def _add(self, key: int, program: ScalarProgram | Finished, layout: records.Layout) -> Kernel:
+        if isinstance(program, Finished) and layout == program.layout:
+            made = program.objects
         else:
-            layout = records.layout_of(program)
+            assert isinstance(program, ScalarProgram) or layout.lanes == 1
             objects = functools.partial(bodies.objects, program, layout.lanes)
             made = disk.objects(code_name(program.digest(), layout.lanes), objects)
         code = MachineCode(made)
@@ -194,9 +199,9 @@ def registry() -> _Registry:
     return _registry or in_threads(made, [None])[0]
 
 
-def kernel(program: ScalarProgram | Finished) -> Kernel:
-    """The compiled code of a program: compiled now, or earlier for an equal program."""
-    return registry().kernel(program)
+def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
+    """The compiled code of a program for so many points, compiled now or for an equal program."""
+    return registry().kernel(program, points)
 
 
 def alive() -> int:

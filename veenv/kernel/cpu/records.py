@@ -100,11 +100,14 @@ class Layout(NamedTuple):
     executed: int  # operations at a point
     inputs: tuple[Leaf, ...]
     outputs: Sequence[Written]  # the leaves that it writes
+    single: bool = False  # whether a vector of one point has code of its own, which calls libraries
 
 
 def layout_of(program: ScalarProgram) -> Layout:
-    """The layout of a program's kernel."""
-    return Layout(lanes_of(program), program.executed, program.inputs, written(program))
+    """The layout of a program's kernel of many points."""
+    single = any(o.name == "loop" and o.attr.routine for p, _ in program.parts() for o in p.ops)
+    leaves = program.inputs, written(program)
+    return Layout(lanes_of(program), program.executed, *leaves, single)
 
 
 class LeafRecord(ctypes.Structure):
@@ -133,7 +136,7 @@ class EntryRecord(ctypes.Structure):
 
 def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, Any]:
     """The record of a kernel, and the arrays that have to live as long."""
-    lanes, executed, leaves_in, outputs = layout
+    lanes, executed, leaves_in, outputs, _ = layout
     whole = [_bytes(made.leaf) for made in outputs if not made.by_value]
     direct = len(whole) <= _MOST_DIRECT or all(lanes * size >= _LINE for size in whole)
     in_place = [direct and not made.by_value for made in outputs]

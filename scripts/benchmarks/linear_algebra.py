@@ -1,0 +1,51 @@
+"""Dense linear algebra in kernels, beside the same as XLA has it, which calls LAPACK."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import veenv
+from scripts.benchmarks.programs import Timings, at_batch, compiled
+from scripts.benchmarks.tables import Table, named
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "solve": lambda a, x: jnp.linalg.solve(a, x),
+    "Cholesky": lambda a, x: jnp.linalg.cholesky(a),
+    "LU": lambda a, x: jax.lax.linalg.lu(a)[0],
+    "QR": lambda a, x: jnp.linalg.qr(a),
+    "slope of a likelihood": jax.grad(
+        lambda a, x: x @ jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a), x)
+    ),
+}
+"""Of a positive definite matrix and a vector."""
+
+
+def linear_algebra(
+    function: Sequence[str], size: Sequence[int], batch: Sequence[int], seconds: float
+) -> Iterator[Table]:
+    """Ratios of fused functions of a matrix to XLA's, of a call and of the first one."""
+    table = Table("matrices", "rows", "dtype", "batch", "XLA, µs", "ratio", "first call", key=4)
+    yield table
+    with jax.enable_x64(True):
+        compiled({"": veenv.fuse(jnp.linalg.det)}, (np.eye(2),))  # loads what compiles
+        for name in named(function, FUNCTIONS, "matrices"):
+            for n, kind in itertools.product(size, ("float32", "float64")):
+                for points in batch:
+                    rng = np.random.default_rng(n)
+                    a = rng.normal(size=(points, n, n))
+                    a = a @ np.swapaxes(a, 1, 2) / n + np.eye(n)
+                    args = [jnp.asarray(x, kind) for x in (a, rng.normal(size=(points, n)))]
+                    args = args if points > 1 else [x[0] for x in args]
+                    methods = {"XLA": FUNCTIONS[name], "fused": veenv.fuse(FUNCTIONS[name])}
+                    programs = compiled(at_batch(methods, points), args, 2)
+                    timed = Timings(programs, args, seconds)
+                    first = programs["fused"].compile / programs["XLA"].compile
+                    ratio = timed.ratio("fused", "XLA")
+                    us = 1e6 * timed.seconds("XLA")
+                    table.add(name, n, kind, points, us, f"**{ratio:.2g}**", f"{first:.2g}")

@@ -1,0 +1,433 @@
+"""Nests of loops over entries of arrays, as textbooks write them, and short ones unrolled.
+
+An algorithm is written once, as a function of a `Nest`: indices are Python integers where it is
+unrolled, and numbers of the program where it is loops, each of which carries all arrays that the
+algorithm writes. Numbers of outer steps are captured where an inner step needs them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veenv import limits
+from veenv.kernel.building.builder import Builder, Ids, constant
+from veenv.kernel.scalar_program import Buffer, Leaf, Loop, Routine, ScalarProgram
+
+
+class Number(NamedTuple):
+    """A number, or an array, of a step: how many loops it is in, and its operation there."""
+
+    level: int
+    id: int
+
+
+Index = Number | int
+"""The place of an entry, or a bound of a loop."""
+INDEX = "int32"
+_FEW = 4  # steps that are written one after the other
+
+
+class Matrix(NamedTuple):
+    """Entries of an array of a nest at equal distances along axes, mostly two."""
+
+    array: int
+    start: int
+    strides: tuple[int, ...]
+
+
+class _Level:
+    """The builder of a step, and what is captured in it."""
+
+    def __init__(self, b: Builder, carries: int = 0):
+        self.b, self.carries = b, carries
+        self.captured: dict[Number, int] = {}
+        self.leaves: list[Leaf] = []
+
+
+class Nest:
+    """Writes an algorithm of floats of one dtype.
+
+    Args:
+      b: the program.
+      dtype: of the numbers.
+      unrolled: whether its loops are.
+    """
+
+    def __init__(self, b: Builder, dtype: str, unrolled: bool):
+        self.dtype, self.unrolled = dtype, unrolled
+        self._levels = [_Level(b)]
+        self._arrays: list[Any] = []
+        """Of each array its entries' operations, or its own; of what is only read a `Number`."""
+        self._leaves: list[Leaf] = []
+        self._condition: Number | None = None
+
+    @property
+    def b(self) -> Builder:
+        """The builder of the step that is written now."""
+        return self._levels[-1].b
+
+    def array(self, ids: Sequence[int], fixed: bool = False) -> int:
+        """The number of an array with these entries, of which there is one at least."""
+        if self.unrolled:
+            self._arrays.append([*ids])
+            self._leaves.append(Leaf((len(ids),), self.b.ops[ids[0]].dtype))
+            return len(self._arrays) - 1
+        whole = self.b.array(ids)
+        return self._add(Number(0, whole) if fixed else whole, len(ids))
+
+    def _add(self, whole: Number | int, size: int) -> int:
+        op = self.b.ops[whole if isinstance(whole, int) else whole.id]
+        self._arrays.append(whole)
+        self._leaves.append(Leaf((size,), op.dtype))
+        return len(self._arrays) - 1
+
+    def matrix(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix:
+        """A matrix, [rows, columns], that is written, or only read: `fixed`.
+
+        It is where it lies already, if nothing else lies there or it is only read. Of what is only
+        read some entries are `needed`.
+        """
+        found = self.lying(ids, fixed, needed)
+        if found is None:
+            zero = self.b.number(0, self.b.ops[int(ids.flat[0])].dtype)
+            flat = np.where(needed, ids, zero).ravel().tolist()
+            found = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1))
+        return found
+
+    def lying(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix | None:
+        """The same of any axes, where it lies in memory; None where it does not."""
+        found = None if self.unrolled else lies(self.b, ids, np.broadcast_to(needed, ids.shape))
+        if found is None or not (fixed or self.b.entries(found[0]) == ids.size):
+            return None
+        whole, start, strides = found
+        array = self._add(Number(0, whole) if fixed else whole, self.b.entries(whole) or 1)
+        return Matrix(array, start, strides)
+
+    def placed(self, ids: Ids) -> Matrix | Number | None:
+        """What is only read, where it lies, or where it is few numbers or constants put there."""
+        if (ids == ids.flat[0]).all():
+            return Number(0, int(ids.flat[0]))
+        found = self.lying(ids, fixed=True)
+        if found is not None:
+            return found
+        few, own = ids, [True] * ids.ndim
+        for axis in range(ids.ndim):
+            first = few.take([0], axis)
+            own[axis] = bool((few != first).any())
+            few = few if own[axis] else first
+        if few.size * limits.FEW > ids.size and constant(self.b, few) is None:
+            return None
+        pairs = zip(_rows(few.shape), own, strict=True)
+        strides = tuple(row if moves else 0 for row, moves in pairs)
+        return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides)
+
+    def entries(self, m: Matrix, rows: int, columns: int) -> Ids:
+        """The operations of a matrix' entries, [rows, columns]."""
+        i, j = np.indices((rows, columns))
+        places = (m.start + i * m.strides[0] + j * m.strides[1]).ravel().tolist()
+        whole = self._arrays[m.array]
+        one = [whole[k] for k in places] if self.unrolled else self.b.entries_at(whole, places)
+        return np.array(one, np.int64).reshape(rows, columns)
+
+    def number(self, value: float, dtype: str = "") -> Number:
+        """A constant."""
+        return Number(len(self._levels) - 1, self.b.number(value, dtype or self.dtype))
+
+    def op(self, name: str, *args: Index, dtype: str = "", attr: Any = None) -> Number:
+        """An operation; integers are indices."""
+        ids = [self._here(a) for a in args]
+        return Number(len(self._levels) - 1, self.b.op(name, dtype or self.dtype, *ids, attr=attr))
+
+    def __getattr__(self, name: str) -> Callable[..., Number]:
+        return functools.partial(self.op, name.rstrip("_"))
+
+    def made(self, compute: Callable[..., int], *args: Number) -> Number:
+        """What is made of numbers, given the builder and their operations."""
+        return Number(len(self._levels) - 1, compute(self.b, *map(self._here, args)))
+
+    def test(self, name: str, x: Index, y: Index) -> Number:
+        """A comparison."""
+        return self.op(name, x, y, dtype="bool")
+
+    def less(self, x: Number, y: Number, z: Number) -> Number:
+        """x - y · z."""
+        return self.op("sub", x, self.op("mul", y, z))
+
+    def plus(self, i: Index, k: Index) -> Index:
+        """The sum of indices."""
+        if isinstance(i, int) and isinstance(k, int):
+            return i + k
+        return i if k == 0 else k if i == 0 else self.op("add", i, k, dtype=INDEX)
+
+    def times(self, i: Index, k: int) -> Index:
+        """An index times a stride."""
+        return i * k if isinstance(i, int) else i if k == 1 else self.op("mul", i, k, dtype=INDEX)
+
+    def _place(self, m: Matrix, index: Sequence[Index]) -> Index:
+        """The place of an entry."""
+        each = map(self.times, index, m.strides)
+        return functools.reduce(self.plus, each, m.start)
+
+    def get(self, m: Matrix, *index: Index) -> Number:
+        """An entry."""
+        place, whole = self._place(m, index), self._arrays[m.array]
+        if self.unrolled:
+            return Number(0, whole[place])
+        array = self._here(whole) if isinstance(whole, Number) else whole
+        dtype = self._leaves[m.array].dtype
+        return Number(len(self._levels) - 1, self.b.op("read", dtype, array, self._here(place)))
+
+    def set(self, m: Matrix, *index: Index, to: Index) -> None:
+        """Writes an entry."""
+        place, value_id, whole = self._place(m, index), self._here(to), self._arrays[m.array]
+        if self.unrolled:
+            if self._condition is not None:
+                rest = self._condition, Number(0, value_id), Number(0, whole[place])
+                value_id = self.op("select", *rest, dtype=self._leaves[m.array].dtype).id
+            whole[place] = value_id
+        else:
+            dtype = self._leaves[m.array].dtype
+            self._arrays[m.array] = self.b.op("write", dtype, whole, self._here(place), value_id)
+
+    def swap(self, m: Matrix, i: Index, other: Number, rows: int, columns: int) -> None:
+        """Exchanges two rows, of which the other is the same or a later one, for each point."""
+
+        def exchange(r: Index, j: Index) -> None:
+            x, y = self.get(m, i, j), self.get(m, r, j)
+            self.set(m, i, j, to=y)
+            self.set(m, r, j, to=x)
+
+        def compare(r: Index) -> None:
+            row = functools.partial(self.loop, 0, columns, functools.partial(exchange, r))
+            self.where(self.test("eq", other, r), row)
+
+        self.loop(self.plus(i, 1), rows, compare)
+
+    def where(self, condition: Number, body: Callable[[], Any]) -> None:
+        """Runs `body`, which writes arrays alone, for points for which a condition holds."""
+        if self.unrolled:
+            self._condition = condition
+            body()
+            self._condition = None
+        else:
+            holds = lambda turn: self.op(  # noqa: E731
+                "and", condition, self.test("eq", turn, 0), dtype="bool"
+            )
+            first = self.number(0, INDEX)
+            self._loop(lambda _: body() or [self.number(1, INDEX)], [first], None, 1, holds)
+
+    def loop(
+        self,
+        start: Index,
+        stop: Index,
+        step: Callable[..., Any],
+        *carry: Number,
+        usual: int = limits.UNKNOWN_STEPS,
+    ) -> list[Number]:
+        """Runs `step` for each index; returns what is carried, which it takes and gives.
+
+        `usual` is about how many steps there are where the bounds are not known.
+        """
+        bounds: Any = start, stop
+        known = isinstance(start, int) and isinstance(stop, int)
+        if self.unrolled or (known and stop - start <= _FEW):
+            for i in range(*bounds):
+                carry = tuple(step(i, *carry) or ())
+            return [*carry]
+        length = bounds[1] - bounds[0] if known else None
+        goes_on = None if known else lambda i: self.test("lt", i, stop)
+
+        def body(i: Number, *numbers: Number) -> list[Any]:
+            return [self.op("add", i, 1, dtype=INDEX), *(step(i, *numbers) or ())]
+
+        first = self.op("convert", start, dtype=INDEX)
+        return self._loop(body, [first, *carry], length, usual, goes_on)[1:]
+
+    def block(self, body: Callable[[], None], routine: Routine | None) -> None:
+        """Runs `body`, which writes arrays alone, or has a library do the same for each point."""
+        if self.unrolled:
+            body()
+        else:
+            self._loop(lambda *_: body() or [], [], 1, routine=routine)
+
+    def routine(self, name: str, *arguments: Any) -> Routine | None:
+        """A routine of LAPACK or BLAS in the place of a block; matrices are with their shapes."""
+        if self.unrolled:
+            return None
+        written = [k for k, whole in enumerate(self._arrays) if not isinstance(whole, Number)]
+        fixed = {x: len(written) + k for k, x in enumerate(self._fixed)}
+        known: list[Any] = []
+        for one in arguments:
+            if isinstance(one, tuple) and isinstance(one[0], Matrix):
+                (array, start, (row, column)), rows, columns = one
+                whole = self._arrays[array]
+                number = fixed[whole] if isinstance(whole, Number) else written.index(array)
+                one = Buffer(number, start, (columns, rows), (column, row))
+            known.append(one)
+        letter = {"float32": "s", "float64": "d"}[self.dtype]
+        return Routine(letter + name, tuple(known), self.dtype)
+
+    @property
+    def _fixed(self) -> dict[Number, None]:
+        return dict.fromkeys(x for x in self._arrays if isinstance(x, Number))
+
+    def _loop(
+        self,
+        body: Callable[..., Sequence[Index]],
+        carry: Sequence[Number],
+        length: int | None,
+        usual: int = limits.UNKNOWN_STEPS,
+        goes_on: Callable[[Number], Number] | None = None,
+        routine: Routine | None = None,
+    ) -> list[Number]:
+        outer, before = self._levels[-1], [*self._arrays]
+        written = [k for k, whole in enumerate(before) if not isinstance(whole, Number)]
+        args = [*(before[k] for k in written), *map(self._here, carry)]
+        leaves = [*(self._leaves[k] for k in written)]
+        leaves += [Leaf((), outer.b.ops[i].dtype) for i in args[len(written) :]]
+        level = _Level(Builder(), len(args))
+        self._levels.append(level)
+        depth = len(self._levels) - 1
+        ids = [
+            level.b.op("input", leaf.dtype, attr=(k, None if leaf.shape else 0))
+            for k, leaf in enumerate(leaves)
+        ]
+        for k, i in zip(written, ids, strict=False):
+            self._arrays[k] = i
+        numbers = [Number(depth, i) for i in ids[len(written) :]]
+        if routine is not None:  # its arguments are in their order
+            for whole in self._fixed:
+                self._here(whole)
+        condition = [] if goes_on is None else [self._here(goes_on(numbers[0]))]
+        outs = [self._here(x) for x in body(*numbers)]
+        results = [*(self._arrays[k] for k in written), *outs, *condition]
+        self._levels.pop()
+        outputs = tuple(Leaf((), level.b.ops[i].dtype) for i in results)
+        program = ScalarProgram(
+            (*leaves, *level.leaves), tuple(level.b.ops), outputs, tuple((i,) for i in results)
+        )
+        made = Loop(program, len(args), 0, length, usual=usual, routine=routine)
+        made = outer.b.loops.setdefault(made.digest(), made)
+        captured = [self._here(x) for x in level.captured]
+        loop = outer.b.op("loop", "bool", *args, *captured, attr=made)
+        parts = [outer.b.op("part", leaf.dtype, loop, attr=k) for k, leaf in enumerate(leaves)]
+        for k, whole in enumerate(before):
+            self._arrays[k] = whole
+        for k, part in zip(written, parts, strict=False):
+            self._arrays[k] = part
+        return [Number(depth - 1, part) for part in parts[len(written) :]]
+
+    def _here(self, x: Index, depth: int = -1) -> int:
+        """The operation of a number in the step that is written now, or in one around it."""
+        depth = depth % len(self._levels)
+        level = self._levels[depth]
+        if isinstance(x, int):
+            return level.b.number(x, INDEX)
+        if x.level == depth:
+            return x.id
+        op = self._levels[x.level].b.ops[x.id]
+        if op.name == "const":
+            return level.b.const(op.attr)
+        if x not in level.captured:
+            pairs = zip(self._arrays, self._leaves, strict=True)
+            shape = next((leaf.shape for whole, leaf in pairs if whole == x), ())
+            attr = level.carries + len(level.captured), None if shape else 0
+            level.captured[x] = level.b.op("input", op.dtype, attr=attr)
+            level.leaves.append(Leaf(shape, op.dtype))
+        return level.captured[x]
+
+
+def lies(
+    b: Builder, ids: Ids, needed: np.ndarray | None = None
+) -> tuple[int, int, tuple[int, ...]] | None:
+    """The array in which those entries of a matrix lie that are needed, of any axes.
+
+    Also where the first entry is, and the distances along the axes; None where there is no array.
+    """
+    needed = np.ones(ids.shape, bool) if needed is None else needed
+    if not needed.any():
+        return None
+    first = b.ops[int(ids[needed][0])]
+    if first.name not in ("entry", "input"):
+        return None
+    at = 1 if first.name == "input" else None
+    of = first.attr[0] if at else first.args
+    ops = [b.ops[i] for i in ids[needed].tolist()]
+    known = [
+        op.attr[1] if at else op.attr
+        for op in ops
+        if op.name == first.name and (op.attr[0] if at else op.args) == of
+    ]
+    if len(known) < len(ops):
+        return None
+    table = np.zeros(ids.shape, np.int64)
+    table[needed] = known
+    distances, places = list[int](), np.zeros(ids.shape, np.int64)
+    for axis, along in enumerate(np.indices(ids.shape)):
+        both = np.delete(needed, 0, axis) & np.delete(needed, -1, axis)
+        distances.append(int(np.diff(table, axis=axis)[both][0]) if both.any() else 0)
+        places += along * distances[-1]
+    start = known[0] - int(places[needed][0])
+    if (table != start + places)[needed].any():
+        return None
+    if not at:
+        return first.args[0], start, tuple(distances)
+    low, high = min(known), max(known)
+    whole = b.array([b.input(of, place, first.dtype) for place in range(low, high + 1)])
+    return whole, start - low, tuple(distances)
+
+
+def entrywise(
+    b: Builder, ins: Sequence[Ids], dtype: str, compute: Callable[..., int]
+) -> Ids | None:
+    """The result of an operation on each entry of arrays in memory, as loops; None of others.
+
+    `compute` goes from a builder and entries of the operands, of one shape. Single numbers, those
+    that are broadcast and constants may be operands, too, but not constants alone.
+    """
+    n, operands, shape = Nest(b, dtype, unrolled=False), list[Any](), ins[0].shape
+    if all(constant(b, ids) is not None for ids in ins):
+        return None
+    for ids in ins:
+        found = n.placed(ids)
+        if found is None:
+            return None
+        operands.append(found)
+    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape))
+
+    def run(*index: Index) -> None:
+        if len(index) < len(shape):
+            n.loop(0, shape[len(index)], functools.partial(run, *index))
+            return
+        numbers = [n.get(x, *index) if isinstance(x, Matrix) else x for x in operands]
+        n.set(out, *index, to=n.made(compute, *numbers))
+
+    run()
+    return n.entries(out._replace(strides=(1, 0)), prod(shape), 1).reshape(shape)
+
+
+def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
+    """Rows of an array in memory, combined by an operation from a start on; None of others."""
+    n = Nest(b, b.ops[start].dtype, unrolled=False)
+    m = n.lying(ids, fixed=True)
+    if m is None:
+        return None
+    (rows, columns), out = ids.shape, n.matrix(np.full((len(ids), 1), start))
+
+    def run(i: Index) -> None:
+        step = lambda j, total: [n.op(name, total, n.get(m, i, j))]  # noqa: E731
+        [total] = n.loop(0, columns, step, Number(0, start))
+        n.set(out, i, to=total)
+
+    n.loop(0, rows, run)
+    return n.entries(out, rows, 1)[:, 0]
+
+
+def _rows(shape: Sequence[int]) -> tuple[int, ...]:
+    """Distances along the axes of an array whose entries follow one another."""
+    return tuple(np.cumprod([1, *shape[:0:-1]])[::-1].tolist()) if shape else ()
