@@ -99,16 +99,16 @@ def test_large_matrices_as_loops_and_for_a_few_points_by_lapack(points: int):
 @pytest.mark.parametrize("points", [COUNT, 1])
 def test_large_matrices_without_factors(points: int):
     """NaN goes where it does in LAPACK, of which other rules hold in a batch."""
-    found, others = definite(LARGE), matrices(LARGE, LARGE)
-    found[1::4] *= -1
-    found[2::4, 5, 5] = np.nan
-    found[3::4] = 0
-    others[:, 2] = 0
-    others[:20, :, 6] = 0
+    symmetric, singular = definite(LARGE), matrices(LARGE, LARGE)
+    symmetric[1::4] *= -1
+    symmetric[2::4, 5, 5] = np.nan
+    symmetric[3::4] = 0
+    singular[:, 2] = 0
+    singular[:20, :, 6] = 0
     for k in range(4 if points == 1 else 1):
-        some = slice(k, k + points)
+        part = slice(k, k + points)
         assert_equal(lambda a, b: [jnp.linalg.cholesky(a), lax.linalg.lu(b)],
-                     found[some], others[some])  # fmt: skip
+                     symmetric[part], singular[part])  # fmt: skip
 
 
 def test_iterations_whose_points_end_at_different_steps_solve_for_those_that_go_on():

@@ -281,13 +281,13 @@ class ScalarProgram:
 
     def _arrays(self, outside: bool) -> list[int]:
         """Sizes of what its loops stack and carry; in a body without what is carried around it."""
-        found: dict[int, int] = {}
+        sizes: dict[int, int] = {}
         for k, op in enumerate(self.ops):
             if op.name == "part":
                 i = written_in(self.ops, k)
                 if outside or self.ops[i].name != "input":
-                    found[i] = self.ops[op.args[0]].attr.entries(op.attr) or 0
-        return [*found.values()]
+                    sizes[i] = self.ops[op.args[0]].attr.entries(op.attr) or 0
+        return [*sizes.values()]
 
     @functools.cached_property
     def placed(self) -> int:

@@ -269,14 +269,14 @@ class Builder:
         return self.ops[op.args[0]].attr.entries(op.attr) if op.name == "part" else None
 
     def entries_at(self, whole: int, places: Sequence[int]) -> list[int]:
-        """The entries of what a loop has made, an array, at places."""
+        """The entries at places of an array that a loop writes."""
         dtype, known = self.ops[whole].dtype, self._known
-        found = [made(("entry", dtype, (whole,), place)) for place in places]
-        fresh = [op for op in found if op not in known]
+        entries = [made(("entry", dtype, (whole,), place)) for place in places]
+        fresh = [op for op in entries if op not in known]
         known.update(zip(fresh, range(len(self.ops), len(self.ops) + len(fresh)), strict=True))
         self.ops += fresh
         self._special += bytes(len(fresh))
-        return [known[op] for op in found]
+        return [known[op] for op in entries]
 
     def _within(self, whole: int, places: Sequence[int], ids: Sequence[int]) -> int:
         """The array of entries that are at some places of another."""

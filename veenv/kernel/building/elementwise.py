@@ -51,8 +51,8 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
         if all(v is not None for v in values):  # as masks are made of indices
             return constants(b, np.broadcast_to(evaluate(Op(name, to), values), shape))
     columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
-    if (found := _stored(b, eqn, columns)) is not None:
-        return np.broadcast_to(found, shape)
+    if (entries := _stored(b, eqn, columns)) is not None:
+        return np.broadcast_to(entries, shape)
     params, (source, target) = eqn.params, (v.aval.dtype for v in (eqn.invars[0], eqn.outvars[0]))
     if name == "convert_element_type" and source != target and target.name in NARROW:
         params = {**params, "rounded": NARROW[target.name]}

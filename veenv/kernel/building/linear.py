@@ -143,9 +143,9 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
         (known, size, size), size, (solved, size, columns), size,
     )  # fmt: skip
     n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
-    found = n.entries(solved, size, columns)
-    found = found if lower else found[::-1]
-    return [found if left else found.T]
+    x = n.entries(solved, size, columns)
+    x = x if lower else x[::-1]
+    return [x if left else x.T]
 
 
 def _divide(n: Nest, x: Matrix, i: Index, divisor: Number, columns: int) -> None:
@@ -282,10 +282,10 @@ def _householder_product(b: Builder, a: Ids, factors: Ids) -> Sequence[Ids]:
 
 def _ormqr(b: Builder, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """A matrix times the product of reflections, or its transpose, from the left or right."""
-    found = _reflected(
+    product = _reflected(
         b, a, factors, x if params["left"] else x.T, params["transpose"] != params["left"]
     )
-    return [found if params["left"] else found.T]
+    return [product if params["left"] else product.T]
 
 
 def _reflected(

@@ -92,19 +92,19 @@ class Nest:
         It is where it lies already, if nothing else lies there or it is only read. Of what is only
         read some entries are `needed`.
         """
-        found = self.lying(ids, fixed, needed)
-        if found is None:
+        place = self.lying(ids, fixed, needed)
+        if place is None:
             zero = self.b.number(0, self.b.ops[int(ids.flat[0])].dtype)
             flat = np.where(needed, ids, zero).ravel().tolist()
-            found = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1))
-        return found
+            place = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1))
+        return place
 
     def lying(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix | None:
         """The same of any axes, where it lies in memory; None where it does not."""
-        found = None if self.unrolled else lies(self.b, ids, np.broadcast_to(needed, ids.shape))
-        if found is None or not (fixed or self.b.entries(found[0]) == ids.size):
+        place = None if self.unrolled else lies(self.b, ids, np.broadcast_to(needed, ids.shape))
+        if place is None or not (fixed or self.b.entries(place[0]) == ids.size):
             return None
-        whole, start, strides = found
+        whole, start, strides = place
         array = self._add(Number(0, whole) if fixed else whole, self.b.entries(whole) or 1)
         return Matrix(array, start, strides)
 
@@ -112,17 +112,17 @@ class Nest:
         """What is only read, where it lies, or where it is few numbers or constants put there."""
         if (ids == ids.flat[0]).all():
             return Number(0, int(ids.flat[0]))
-        found = self.lying(ids, fixed=True)
-        if found is not None:
-            return found
-        few, own = ids, [True] * ids.ndim
+        place = self.lying(ids, fixed=True)
+        if place is not None:
+            return place
+        few, varies = ids, [True] * ids.ndim
         for axis in range(ids.ndim):
             first = few.take([0], axis)
-            own[axis] = bool((few != first).any())
-            few = few if own[axis] else first
+            varies[axis] = bool((few != first).any())
+            few = few if varies[axis] else first
         if few.size * limits.FEW > ids.size and constant(self.b, few) is None:
             return None
-        pairs = zip(_rows(few.shape), own, strict=True)
+        pairs = zip(_rows(few.shape), varies, strict=True)
         strides = tuple(row if moves else 0 for row, moves in pairs)
         return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides)
 
@@ -146,8 +146,8 @@ class Nest:
     def __getattr__(self, name: str) -> Callable[..., Number]:
         return functools.partial(self.op, name.rstrip("_"))
 
-    def made(self, compute: Callable[..., int], *args: Number) -> Number:
-        """What is made of numbers, given the builder and their operations."""
+    def computed(self, compute: Callable[..., int], *args: Number) -> Number:
+        """The result of a function of the builder and the operations of numbers."""
         return Number(len(self._levels) - 1, compute(self.b, *map(self._here, args)))
 
     def test(self, name: str, x: Index, y: Index) -> Number:
@@ -311,10 +311,10 @@ class Nest:
         program = ScalarProgram(
             (*leaves, *level.leaves), tuple(level.b.ops), outputs, tuple((i,) for i in results)
         )
-        made = Loop(program, len(args), 0, length, usual=usual, routine=routine)
-        made = outer.b.loops.setdefault(made.digest(), made)
+        nest = Loop(program, len(args), 0, length, usual=usual, routine=routine)
+        nest = outer.b.loops.setdefault(nest.digest(), nest)
         captured = [self._here(x) for x in level.captured]
-        loop = outer.b.op("loop", "bool", *args, *captured, attr=made)
+        loop = outer.b.op("loop", "bool", *args, *captured, attr=nest)
         parts = [outer.b.op("part", leaf.dtype, loop, attr=k) for k, leaf in enumerate(leaves)]
         for k, whole in enumerate(before):
             self._arrays[k] = whole
@@ -394,10 +394,10 @@ def entrywise(
     if all(constant(b, ids) is not None for ids in ins):
         return None
     for ids in ins:
-        found = n.placed(ids)
-        if found is None:
+        place = n.placed(ids)
+        if place is None:
             return None
-        operands.append(found)
+        operands.append(place)
     out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape))
 
     def run(*index: Index) -> None:
@@ -405,7 +405,7 @@ def entrywise(
             n.loop(0, shape[len(index)], functools.partial(run, *index))
             return
         numbers = [n.get(x, *index) if isinstance(x, Matrix) else x for x in operands]
-        n.set(out, *index, to=n.made(compute, *numbers))
+        n.set(out, *index, to=n.computed(compute, *numbers))
 
     run()
     return n.entries(out._replace(strides=(1, 0)), prod(shape), 1).reshape(shape)

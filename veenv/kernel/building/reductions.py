@@ -52,9 +52,9 @@ def _reduce(name: str) -> Rule:
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1 if x.size else 0)
         if b.stored and x.size >= limits.TAPS and dtype in DTYPES:
-            found = reduced(b, rows, operation(name, dtype), neutral(b, name, dtype))
-            if found is not None:
-                return [found.reshape(shape)]
+            totals = reduced(b, rows, operation(name, dtype), neutral(b, name, dtype))
+            if totals is not None:
+                return [totals.reshape(shape)]
         result = []
         for row in rows.tolist():
             total = row[0] if row else neutral(b, name, dtype)
@@ -99,11 +99,12 @@ def _refuse_large(name: str, count: int) -> None:
 def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     axes, aval = Product.of(eqn), eqn.outvars[0].aval
     dtype = dtype_name(aval.dtype)
-    _refuse_large("dot_general", math.prod(aval.shape) * axes.terms(eqn))
+    count = math.prod(aval.shape) * axes.terms(eqn)
+    _refuse_large("dot_general", count)
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
     result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     few = limits.FEW * (left.size + right.size)
-    if dtype in FLOATS and products >= max(limits.SMALL * len(left), few):
+    if dtype in FLOATS and count >= max(limits.SMALL * len(left), few):
         for k, (x, y) in enumerate(zip(left, right, strict=True)):
             result[k] = product(b, x, y.T)
         return [result.reshape(aval.shape)]

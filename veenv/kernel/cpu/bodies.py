@@ -34,7 +34,7 @@ class _Where(NamedTuple):
     places: Mapping[Place | int, int]  # where its arrays are (`veenv.kernel.cpu.arrays.memory`)
     same: Sequence[bool]  # of each operation whether it is the same in all lanes
     calls: frozenset[Op]  # its calls of functions
-    given: Sequence[bool] = ()  # of each input leaf of a body whether it is the same in all lanes
+    inputs: Sequence[bool] = ()  # of each input leaf of a body whether it is the same in all lanes
 
 
 def _calls(ops: Iterable[Op]) -> frozenset[Op]:
@@ -104,8 +104,8 @@ class Instructions(Emitter, Backend[Stored]):
         loop: Loop = op.attr
         base = where.places[position]
         places = memory(loop.body, self.lanes, base, loop.carries)[0]
-        given = within(loop, [where.same[a] for a in op.args])
-        return _Where(places, uniform(loop.body, tuple(given)), _calls(loop.body.ops), given)
+        inputs = within(loop, [where.same[a] for a in op.args])
+        return _Where(places, uniform(loop.body, tuple(inputs)), _calls(loop.body.ops), inputs)
 
     def repeat(self, loop: InLoop[Stored]) -> list[str]:
         """A loop, or for a few points calls of a library that does the same."""
@@ -129,7 +129,7 @@ class Instructions(Emitter, Backend[Stored]):
         known = self.trigonometry.known
         self.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
         pairs = zip(loop.numbers, loop.dtypes, strict=True)
-        single = [d == "int32" and loop.where.given[k] for k, d in pairs]
+        single = [d == "int32" and loop.where.inputs[k] for k, d in pairs]
         kinds = [
             element(d) if one else self.vector(d)
             for d, one in zip(loop.dtypes, single, strict=True)
@@ -152,16 +152,16 @@ class Instructions(Emitter, Backend[Stored]):
                 shared.append(spread(carries))
                 return self._test(loop, shared[-1])
 
-            found = self.emit_while(
+            last = self.emit_while(
                 kinds, starts, test, lambda _: joined(self._masked(loop, shared[-1]))
             )
         else:
-            found = self.emit_loop(
+            last = self.emit_loop(
                 loop.loop.length, kinds, starts,
                 lambda number, carries: joined(self._step(loop, number, spread(carries))),
             )  # fmt: skip
         self.trigonometry.known = known
-        return spread(found)
+        return spread(last)
 
     def _step(self, loop: InLoop[Stored], number: str, carries: list[str]) -> list[str]:
         last = (loop.loop.length or 0) - 1
@@ -176,11 +176,11 @@ class Instructions(Emitter, Backend[Stored]):
         of, lanes = element(dtype), self.lanes
         first = self.emit(f"insertelement <{lanes} x {of}> poison, {of} {value}, i64 0")
         places = f"<{lanes} x i32> zeroinitializer"
-        found = self.emit(
+        vector = self.emit(
             f"shufflevector <{lanes} x {of}> {first}, <{lanes} x {of}> poison, {places}"
         )
-        self._numbers[found] = value
-        return found
+        self._numbers[vector] = value
+        return vector
 
     def _known_one(self, value: str) -> str | None:
         """The number of which all lanes of a vector are known to be."""
