@@ -53,10 +53,6 @@ class Builder:
     What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which can
     change the sign of a zero; not in sums that have an `attr`), and ``x / c`` with a constant is
     ``x · (1/c)``.
-
-    Attributes:
-      stored: whether loops go through the entries of large arrays in memory, as those of matrices
-        that are solved with.
     """
 
     def __init__(
@@ -70,7 +66,7 @@ class Builder:
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
-        self.stored = stored
+        self.stored = stored  # whether loops go through the entries of large arrays in memory
         self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
         self._known: dict[Any, int] = {}
         self._choices: dict[int, Any] = {}

@@ -7,7 +7,7 @@ arguments by their addresses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,11 @@ from veenv.kernel.cpu.compile import LIBRARY
 from veenv.kernel.cpu.emitter import element, literal, memory_element
 from veenv.kernel.scalar_program import Buffer, Routine, Workspace
 
-if TYPE_CHECKING:
-    from veenv.kernel.cpu.bodies import Instructions
 
-
-def call(to: Instructions, loop: InLoop[Stored], routine: Routine, base: int) -> None:
+def call(to: Any, loop: InLoop[Stored], routine: Routine, base: int) -> None:
     """Calls a routine for each point of the vector that the loops around go on for.
 
+    `to` writes instructions (`veenv.kernel.cpu.bodies.Instructions`);
     `base` is where memory for it begins, in bytes.
     """
 
@@ -37,7 +35,7 @@ def call(to: Instructions, loop: InLoop[Stored], routine: Routine, base: int) ->
     to.each("%filled", point)
 
 
-def _call(to: Instructions, loop: InLoop[Stored], routine: Routine, base: int, lane: str) -> None:
+def _call(to: Any, loop: InLoop[Stored], routine: Routine, base: int, lane: str) -> None:
     addresses, written = list[str](), list[Callable[[], None]]()
     for one, size in zip(routine.arguments, workspace(loop.loop), strict=True):
         if isinstance(one, Buffer | Workspace):
@@ -58,7 +56,7 @@ def _call(to: Instructions, loop: InLoop[Stored], routine: Routine, base: int, l
         copy()
 
 
-def _constant(to: Instructions, value: str | int | float, dtype: str) -> str:
+def _constant(to: Any, value: str | int | float, dtype: str) -> str:
     """The address of a constant."""
     if isinstance(value, str):
         name, text = f"@character_{value}", f"i8 {ord(value)}"
@@ -71,9 +69,7 @@ def _constant(to: Instructions, value: str | int | float, dtype: str) -> str:
     return name
 
 
-def _copy(
-    to: Instructions, buffer: Buffer, array: Stored, lane: str, address: str, *, back: bool
-) -> None:
+def _copy(to: Any, buffer: Buffer, array: Stored, lane: str, address: str, *, back: bool) -> None:
     """Copies a point's entries of an array to a buffer, or back."""
     kind, width = memory_element(array.dtype), np.dtype(array.dtype).itemsize
     row = to.view_of(array, buffer.start, lane)
