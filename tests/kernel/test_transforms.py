@@ -198,12 +198,11 @@ def test_a_loop_whose_steps_are_long_is_fused_or_refused():
     square = np.random.default_rng(1).normal(size=(32, 32)).astype("f4") / 6
     assert_same(veenv.fuse(squared)(square), squared(square))
 
-    def solved(x):  # axes of decompositions are no loops
+    def solved(x):  # decompositions are loops themselves
         a = jnp.eye(60) + jnp.outer(x, x)
-        return jax.lax.scan(lambda c, _: (jnp.linalg.solve(a, c), c[0]), x, length=9000)
+        return jax.lax.scan(lambda c, _: (jnp.sin(jnp.linalg.solve(a, c) + x), c[0]), x, length=900)
 
-    with pytest.raises(CannotFuseError, match="60,000"):
-        veenv.fuse(solved)(np.ones(60, np.float32))
+    assert_same(veenv.fuse(solved)(np.ones(60, np.float32)), solved(np.ones(60, np.float32)))
 
 
 def test_what_cannot_be_a_kernel_names_primitive_and_line():
