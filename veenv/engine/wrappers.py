@@ -89,13 +89,18 @@ def check_types(
             if kind == "argument" and not is_differentiable(aval):
                 if allow_int:
                     continue
-                hint = "; pass allow_int=True for blocks of dtype float0"
+                hint = (
+                    "; pass floats (1.0, x.astype(float)), or allow_int=True for blocks of dtype "
+                    "float0"
+                )
             elif kind == "output" and is_complex(aval):
                 hint = "; pass holomorphic=True if the function is holomorphic"
             elif kind == "output" and pair and number >= first and not is_differentiable(aval):
                 hint = "; pass has_aux=True if the function returns (output, aux)"
             elif holomorphic:
-                hint = " with holomorphic=True"
+                hint = " with holomorphic=True; pass complex numbers, or leave holomorphic away"
+            elif not is_differentiable(aval):
+                hint = "; return it beside the output, with has_aux=True"
             places = _places(inputs) if kind == "argument" else _places_in(program.out_tree)
             raise TypeError(
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "

@@ -113,7 +113,9 @@ def to_slot(action: Any, num_actions: int) -> Int[Array, ""]:
             return jnp.asarray(index if 0 <= index < num_actions else -1, jnp.int32)
         action = np.asarray(action)
     if not jnp.issubdtype(action.dtype, jnp.integer):
-        raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
+        raise TypeError(
+            f"an action is an integer slot, got dtype {action.dtype}; write int(action)"
+        )
     if action.ndim:
         raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
     action = jnp.asarray(action)

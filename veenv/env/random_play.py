@@ -26,12 +26,20 @@ def random_action(key: PRNGKeyArray, mask: Bool[Array, "*batch A"]) -> Int[Array
     Returns:
       int32 [...]; 0 where nothing is legal.
 
+    Raises:
+      TypeError: the mask is no array, but a state for example.
+
     Examples:
       >>> mask = jnp.array([[False, True, True], [True, False, False]])
       >>> actions = random_action(jax.random.key(0), mask)
       >>> bool(mask[0, actions[0]]), int(actions[1])
       (True, 0)
     """
+    if not hasattr(mask, "dtype"):
+        raise TypeError(
+            f"random_action takes a mask of legal actions, got {type(mask).__name__}: pass "
+            "state.action_mask or obs.action_mask"
+        )
     words = pack_flags(mask)
     num = count_bits(words)
     high, low = jnp.moveaxis(jax.random.bits(key, (*num.shape, 2), jnp.uint32), -1, 0)

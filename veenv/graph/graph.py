@@ -297,6 +297,9 @@ def _true(*_: Any) -> bool:
     return True
 
 
+_ONCE = "an order names each vertex of graph.eliminable once"
+
+
 def check_order(
     order: Iterable[int], eliminable: Sequence[int], num_vertices: int
 ) -> tuple[int, ...]:
@@ -313,7 +316,7 @@ def check_order(
                 f"order names vertex {vertex}, but the graph's vertices are 1 .. {num_vertices}"
             )
         if vertex in seen:
-            raise ValueError(f"order repeats vertex {vertex}")
+            raise ValueError(f"order repeats vertex {vertex}; {_ONCE}")
         seen.add(vertex)
         if vertex in wanted:
             kept.append(vertex)
@@ -321,7 +324,7 @@ def check_order(
     if missing:
         shown = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         raise ValueError(
-            f"order misses {len(missing)} of {len(wanted)} eliminable vertices: {shown}"
+            f"order misses {len(missing)} of {len(wanted)} eliminable vertices: {shown}; {_ONCE}"
         )
     return tuple(kept)
 

@@ -106,6 +106,7 @@ def trace(
     kwargs = kwargs or {}
     wanted = normalise_argnums(argnums, len(args), kwargs)
     selected = tuple(args[a] for a in wanted)
+    _check_arrays({a: args[a] for a in wanted})
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
     others, others_tree = jax.tree.flatten((rest, kwargs))
     out_trees: list[_Returned] = []
@@ -143,6 +144,20 @@ def trace(
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
         return replace(known(), instead=(whole,))  # lost where a rule closes over it in a loop
     return replace(first, instead=(known, whole))
+
+
+def _check_arrays(arguments: dict[int, Any]) -> None:
+    """Refuses what is neither an array nor a number among arguments to differentiate by."""
+    for a, argument in arguments.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
+            array = isinstance(leaf, (int, float, complex)) or hasattr(leaf, "dtype")
+            if not (array or hasattr(leaf, "__jax_array__")):
+                where = jax.tree_util.keystr(path)
+                raise TypeError(
+                    f"argument {a} must hold arrays or numbers to be differentiated by, got "
+                    f"{leaf!r} of type {type(leaf).__name__}{where and ' at ' + where}; argnums "
+                    "says by which arguments"
+                )
 
 
 @dataclass(frozen=True)
@@ -248,7 +263,10 @@ def _array(aval: Any, x: Any) -> Any:
 def with_aux(out: Any) -> tuple[Any, Any]:
     """What a function with auxiliary output returned, as a pair."""
     if not (isinstance(out, (tuple, list)) and len(out) == 2):
-        raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
+        raise TypeError(
+            f"with has_aux=True fun must return (output, aux), got {out!r}; return such a pair, or "
+            "leave has_aux away"
+        )
     return out[0], out[1]
 
 
@@ -467,9 +485,10 @@ def normalise_argnums(
             hint = "" if num_args else ": give the arguments at which it is traced"
             names = ", ".join(map(repr, named))
             hint = f"; give by position what is given by keyword: {names}" if names else hint
+            known = f", expected {-num_args} .. {num_args - 1}" if num_args else ""
             raise ValueError(
                 f"argnums {argnums!r} is out of range for a function called with {num_args} "
-                f"positional arguments{hint}"
+                f"positional arguments{known}{hint}"
             )
         result.append(index % num_args)
     if len(set(result)) != len(result):

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph, check_cost_model
 from veenv.orders.order import Order, climb_until, fingerprint
 from veenv.orders.shipped import best_for
 
@@ -42,6 +42,12 @@ class Auto:
     seconds: float = 3.0
     cost: CostModel = "executed"
     cache: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the fields."""
+        if not isinstance(self.seconds, (int, float)) or self.seconds <= 0:
+            raise ValueError(f"seconds must be a positive number, got {self.seconds!r}")
+        check_cost_model(self.cost)
 
     def order(self, graph: Graph) -> tuple[int, ...]:
         """The ids of an order: shipped, remembered or found now."""

@@ -42,6 +42,9 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     shown = os.fspath(path)
     try:
         return parse_record(read_bytes(path, MAX_BYTES, "order file"))
+    except FileNotFoundError as error:
+        hint = "no order file; Order.save writes one, and veenv.best_order knows built-in tasks"
+        raise FileNotFoundError(error.errno, hint, shown) from None
     except ValueError as error:
         raise ValueError(f"order file {shown}: {error}") from None
 

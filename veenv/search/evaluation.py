@@ -406,7 +406,10 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
                     f"[{samples}]; got shape {action.shape}"
                 )
             if not jnp.issubdtype(action.dtype, jnp.integer):
-                raise TypeError(f"a policy returns integers, the slots; got dtype {action.dtype}")
+                raise TypeError(
+                    f"a policy returns integers, the slots; got dtype {action.dtype}: of scores "
+                    "return the jnp.argmax among legal slots"
+                )
             return jax.vmap(env.transition, (0, 0, None))(state, action, params)[0], None
 
         state, _ = jax.lax.scan(step, state, jax.random.split(key, env.num_actions))

@@ -81,6 +81,7 @@ def get(name: str) -> Task:
       The task.
 
     Raises:
+      TypeError: it is no name.
       ValueError: no task has that name; the message suggests the nearest names, those of sets
         among them.
 
@@ -88,6 +89,11 @@ def get(name: str) -> Task:
       >>> get("roeflux").name
       'RoeFlux_1d'
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"expected a task's name, got {name!r}; of a function of your own search an order with "
+            "veenv.optimize"
+        )
     key = name.casefold()
     key = _ALIASES.get(key, key).casefold()
     tasks = {**_BUILT_IN, **_HARD, **_registered}

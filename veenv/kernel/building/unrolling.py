@@ -113,6 +113,8 @@ def _unknown(eqn: Any) -> CannotFuseError:
         return known.at("")
     name = formulas.name_of(eqn)
     what = "" if eqn.primitive.name in TABLE else "; veenv.register_rule says what it means"
+    if name.startswith("debug_"):
+        what = ": print what the kernel returns"
     return CannotFuseError(f"primitive {name!r} cannot be fused{what}", name)
 
 
