@@ -59,7 +59,7 @@ class TrainArgs:
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
     out: str = "runs"
-    """Folder of all runs, or an address such as `gs://bucket/runs` (cluster.html); this one
+    """Folder of all runs, or an address such as `gs://bucket/runs` (accelerators.html); this one
     writes to OUT/TASK/TIME."""
     folder: str | None = None
     """Run folder, in place of OUT/TASK/TIME. If it has a run already, that run goes on, as with

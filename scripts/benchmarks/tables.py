@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
 
-PAGE = "docs/internals/results.md"
+PAGE = "docs/results/all.txt"
 """The page that shows the tables of docs/results."""
 
 

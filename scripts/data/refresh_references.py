@@ -42,7 +42,7 @@ from veenv.tasks.evaluation_sets import (
 
 ROOT = Path(__file__).parents[2]
 BOARD = ROOT / "docs" / "leaderboard"
-PAGE = ROOT / "docs" / "internals" / "audit.md"
+PAGE = ROOT / "docs" / "internals" / "proofs.md"
 FILE = Path(veenv.__file__).parent / "tasks" / "data" / "references.json"
 
 ENOUGH = 400

@@ -36,7 +36,7 @@ from veenv.orders.shipped import best_for, proved_bound
 from veenv.tasks import Task
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "internals" / "results.md"
+PAGE = DOCS / "results" / "all.txt"
 EXCERPT = re.compile(r"(<!-- excerpt of (.*?) -->\n)\n*(?:\|.*\n)*\n*", re.MULTILINE)
 RECORDS, CATALOGUE, TASKS = DOCS / "tasks.json", DOCS / "catalogue.md", DOCS / "tasks.md"
 CLASSICAL = {"reverse": "reverse", "forward": "forward", "markowitz": "Markowitz"}
@@ -58,14 +58,9 @@ observation](environment.md#observation) with dtypes and shapes. The graphs are 
 """
 SECTION = re.compile(r"(<!-- tasks: begin -->\n).*?(\n<!-- tasks: end -->)", re.DOTALL)
 BEGINNING = """\
----
-search:
-  exclude: true
----
-
 # All results
 
-For readers who want every row. Each table was made by the command above it, on the machine that it
+Each table was made by the command above it, on the machine that it
 names, and is kept as a file in `docs/results`. The pages show excerpts.
 `scripts/docs/pages.py` writes this page from these files.
 """
@@ -90,14 +85,14 @@ def results() -> str:
     parts = [BEGINNING]
     for path in sorted((DOCS / "results").glob("*.json")):
         found = document(path.stem)
-        if found["page"] != "docs/internals/results.md":
+        if found["page"] != "docs/results/all.txt":
             continue
         parts.append(f"\n## {path.stem}\n\n`{found['command']}`\n\n{found['machine']}\n")
         for one in found["tables"]:
             size = f"{len(one['rows'])} rows"
             shown = table(one["columns"], one["rows"])
             parts.append(
-                f"\n<details markdown>\n<summary>{size}</summary>\n\n{shown}\n</details>\n"
+                f"\n{size}\n\n{shown}"
             )
     return "".join(parts)
 

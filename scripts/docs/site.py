@@ -22,12 +22,43 @@ SHOW = re.compile(r"^<!-- show: (\S+) -->$", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"(?<!\[)`(veenv(?:\.\w+)+)(?:\([^`]*\))?`")
 
+MOVED = {
+    "clients": "gymnasium.html#other-rl-libraries",
+    "cluster": "accelerators.html#clusters",
+    "edge_cases": "internals/edge_cases.html",
+    "engine": "jacobians.html",
+    "faq": "choose.html#questions",
+    "internals/accelerators": "accelerators.html#details-and-figures",
+    "internals/audit": "internals/proofs.html#functions-of-the-test-sets",
+    "internals/benchmarks": "benchmarks.html#how-it-is-measured",
+    "internals/choice": "internals/engine.html#choice-of-a-form",
+    "internals/costs": "internals/engine.html#costs",
+    "internals/environment": "internals/learning.html",
+    "internals/libraries": "libraries.html#how-a-solve-becomes-a-kernel",
+    "internals/limits": "internals/edge_cases.html#limits",
+    "internals/results": "results/all.txt",
+    "internals/searches": "internals/learning.html#searches",
+    "internals/training": "internals/learning.html#training",
+    "kernel": "jacobians.html#one-kernel",
+    "policy": "networks.html#the-shipped-policy",
+    "reference/agents": "reference.html#agents",
+    "reference/environment": "reference.html#environment",
+    "reference/extend": "reference.html#extending",
+    "reference/jacobians": "reference.html",
+    "reference/orders": "reference.html#graphs-and-orders",
+    "report": "training.html#the-report",
+    "security": "install.html#security",
+    "slow": "tune.html#my-jacobian-is-slow",
+    "start": "examples.html#notebook",
+    "tutorial": "examples.html",
+}
+"""Pages of earlier versions, with the place that has their text now."""
+
 
 @lru_cache
 def names() -> frozenset[str]:
     """The names that the reference describes."""
-    pages = (DOCS / "reference").glob("*.md")
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    text = (DOCS / "reference.md").read_text(encoding="utf-8")
     return frozenset(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
 
 
@@ -73,4 +104,17 @@ def _cell(cell: dict[str, Any]) -> str:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by MkDocs for each page."""
     markdown = SHOW.sub(lambda found: shown(DOCS / found[1]), markdown)
-    return markdown if page.file.src_uri.startswith("reference/") else linked(markdown)
+    return markdown if page.file.src_uri == "reference.md" else linked(markdown)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Called by MkDocs at the end: addresses of earlier versions lead to where their text is."""
+    for page, place in MOVED.items():
+        file = Path(config["site_dir"], f"{page}.html")
+        place = "../" * page.count("/") + place
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={place}">'
+            f'<link rel="canonical" href="{place}"><a href="{place}">Moved</a>\n',
+            encoding="utf-8",
+        )

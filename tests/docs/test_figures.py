@@ -71,7 +71,7 @@ def test_the_page_says_how_fast_kernels_are():
         others = [kernel_ratio(function, 65536, order) for order in ("reverse", "writing")]
         return f"| {' | '.join([function, *kernels, *others])} |"
 
-    page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "jacobians.md").read_text(encoding="utf-8")
     table = page.split("| only writing |\n")[1].split("\n\n")[0].splitlines()
     assert table[1:] == [row(function) for function in KERNELS]
     assert len(KERNELS) == 10
@@ -102,7 +102,7 @@ def test_the_comparison_says_what_the_engine_takes():
 
 
 def test_the_questions_say_what_the_engine_takes():
-    page = text_of("docs/faq.md")
+    page = text_of("docs/choose.md")
     by_xla = ratios("RoeFlux_3d", "65,536")[0]
     kernel = kernel_ratio("RoeFlux_3d", batch=65536, order="best-operations")
     said = f"`RoeFlux_3d` takes {by_xla:.2f} of the faster mode's time by XLA, and {kernel} as one"

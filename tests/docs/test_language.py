@@ -13,12 +13,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MEAN, LONGEST = 18, 27
 """Words of a sentence: in the mean of a page, and at most."""
 BUDGETS = {
-    "benchmarks.md": 1500,
-    "engine.md": 1500,
+    "benchmarks.md": 2700,
     "environment.md": 1800,
     "fuse.md": 1200,
     "index.md": 400,
-    "kernel.md": 1200,
+    "jacobians.md": 2700,
     "orders.md": 1500,
     "sparse.md": 1200,
     "training.md": 2200,

@@ -14,36 +14,26 @@ import pytest
 from tests.docs.pages import ROOT, blocks_of, run_block
 
 PAGES = [
-    "README.md",
-    "docs/choose.md",
-    "docs/errors.md",
-    "docs/policy.md",
-    "docs/training.md",
     "CONTRIBUTING.md",
-    "docs/clients.md",
+    "README.md",
+    "docs/accelerators.md",
+    "docs/choose.md",
     "docs/comparison.md",
-    "docs/edge_cases.md",
-    "docs/engine.md",
-    "docs/faq.md",
+    "docs/errors.md",
     "docs/gymnasium.md",
     "docs/index.md",
-    "docs/internals/accelerators.md",
-    "docs/internals/choice.md",
-    "docs/internals/costs.md",
     "docs/internals/edge_cases.md",
     "docs/internals/engine.md",
-    "docs/internals/environment.md",
     "docs/internals/kernel.md",
-    "docs/internals/libraries.md",
-    "docs/internals/limits.md",
+    "docs/internals/learning.md",
     "docs/internals/proofs.md",
-    "docs/internals/searches.md",
-    "docs/kernel.md",
+    "docs/jacobians.md",
     "docs/leaderboard.md",
+    "docs/libraries.md",
     "docs/networks.md",
     "docs/orders.md",
-    "docs/report.md",
     "docs/tasks.md",
+    "docs/training.md",
     "docs/tune.md",
 ]
 
@@ -114,7 +104,7 @@ def test_a_warning_fails_the_build(small_site, tmp_path):
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     done = build(tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    for page in (tmp_path / "reference").glob("*.html"):
+    for page in [tmp_path / "reference.html"]:
         assert "<blockquote>" not in page.read_text(encoding="utf-8"), page
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

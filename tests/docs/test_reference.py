@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = [ROOT / "docs" / "reference.md"]
 NAMES = re.findall(r"^::: (\S+)$", "".join(p.read_text("utf-8") for p in PAGES), re.MULTILINE)
 PUBLIC = ["veenv", "veenv.env", "veenv.env.adapters", "veenv.export", "veenv.graph", "veenv.orders"]
 PUBLIC += [

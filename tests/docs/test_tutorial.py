@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.pages import blocks_of, run_block
 
-TUTORIAL = "docs/tutorial.md"
+TUTORIAL = "docs/examples.md"
 FOUND = (4, 8, 13, 2, 6, 7, 9, 3, 5, 12, 1, 0, 10, 11)
 """Slots of an order as cheap as that of the trained agent."""
 

@@ -43,7 +43,7 @@ def size_row(name, graph):
 
 
 def test_the_sizes_are_the_true_ones(graph_of_task):
-    text = (DOCS / "internals" / "environment.md").read_text(encoding="utf-8")
+    text = (DOCS / "internals" / "learning.md").read_text(encoding="utf-8")
     table = text.partition("<!-- sizes: begin -->\n")[2].partition("<!-- sizes: end -->")[0]
     rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
     assert set(rows) == set(built_in)

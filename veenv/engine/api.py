@@ -88,7 +88,7 @@ def jacve(
       allow_int: let arguments to differentiate by hold integers and bools; their blocks are
         zeros of dtype float0, as of `jax.grad` (`jax.jacrev` has zeros of the argument's dtype).
       kernel: "fused" makes the whole Jacobian one loop over the points of a batch, with every
-        number in a register (see kernel.html), and raises where it cannot. "xla" emits
+        number in a register (see jacobians.html), and raises where it cannot. "xla" emits
         operations that XLA compiles. "auto" is, in a trace on a CPU, the kernel where it can be
         one that is predicted to compile about as fast and to run faster at the batch, else XLA.
         Derivatives of the result take XLA, and so do `jax.export` and several devices with "auto".
