@@ -91,9 +91,7 @@ def results() -> str:
         for one in found["tables"]:
             size = f"{len(one['rows'])} rows"
             shown = table(one["columns"], one["rows"])
-            parts.append(
-                f"\n{size}\n\n{shown}"
-            )
+            parts.append(f"\n{size}\n\n{shown}")
     return "".join(parts)
 
 
