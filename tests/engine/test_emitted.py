@@ -55,6 +55,22 @@ def test_infinity_that_a_select_shuts_out_stays_out_of_a_pulled_operator(x64):
     np.testing.assert_allclose(found[:, at > 0.5], expected[:, at > 0.5], rtol=1e-9)
 
 
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_a_mask_that_goes_with_an_axis_leaves_products_of_matrices_as_they_are(order, x64):
+    """Of three such products one is the function's and one is by a diagonal."""
+    wide, narrow = np.sin(np.arange(20.0)).reshape(4, 5), np.cos(np.arange(15.0)).reshape(5, 3)
+
+    def f(x):
+        y = narrow @ x
+        return wide @ jnp.where(y > 0, jnp.sin(y), 0.0)
+
+    ids = getattr(veenv.make_graph(f)(X[:3]), order)()
+    jacobian = veenv.jacve(f, ids, kernel="xla")
+    assert_compiled_same([(jacobian, jax.jacrev(f))], X[:3])
+    names = [e.primitive.name for e in equations_of(jacobian, X[:3])]
+    assert names.count("dot_general") == 2
+
+
 def assembled(x):
     """Two numbers of a matrix that outer products are scattered into."""
     e = jnp.stack([jnp.sin(x), jnp.cos(x), x], 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.sampling import spared
-from veenv.env.bits import count_columns, count_in_sets, pack_flags
+from veenv.env.bits import count_columns, count_in_sets, member, pack_flags
 from veenv.env.graph_view import decode_edges, placed, with_columns
 from veenv.env.lists import bit_of_rank, members, running_sum, units_at
 
@@ -26,6 +26,16 @@ def test_members_are_counted_over_many_sets(num_sets, n):
     assert found.dtype == jnp.int32
     np.testing.assert_array_equal(found, flags.sum(0))
     np.testing.assert_array_equal(count_columns(words), flags.sum(1))
+
+
+@pytest.mark.parametrize("n", [31, 64, 100])
+def test_the_member_of_a_rank(n):
+    flags = np.random.default_rng(4).random((20, n)) < 0.3
+    flags[0], flags[1], flags[1, -1], flags[2, :5] = True, False, True, True
+    sets, expected = np.nonzero(flags)
+    rank = np.concatenate([np.arange(one.sum()) for one in flags])
+    words = pack_flags(jnp.asarray(flags))[sets]
+    np.testing.assert_array_equal(jax.jit(member)(words, jnp.asarray(rank, jnp.int32)), expected)
 
 
 def test_the_bit_of_a_rank():

@@ -139,7 +139,7 @@ def _equation(equation: Any, ins: list[np.ndarray]) -> Sequence[np.ndarray]:
     found = _moved(name, params, ins, equation.outvars[0].aval.shape)
     if found is not None:
         return [found]
-    outs = equation.primitive.bind(*ins, **params)  # the few that are left, by JAX
+    outs = equation.primitive.bind(*map(jnp.asarray, ins), **params)  # the few left, by JAX
     return [np.asarray(x) for x in (outs if equation.primitive.multiple_results else [outs])]
 
 

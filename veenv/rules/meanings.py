@@ -106,8 +106,19 @@ def _applied(operand: Any, indices: Any, updates: Any, **params: Any) -> Any:
     return jax.lax.while_loop(lambda state: (times > state[0]).any(), ahead, (0, operand))[1]
 
 
-def spelled_out(closed: Any) -> Any:
-    """A closed jaxpr with the meanings of primitives that have no derivative, in bodies too."""
+def spelled_out(closed: Any, known: dict[int, Any] | None = None) -> Any:
+    """A closed jaxpr with the meanings of primitives that have no derivative, in bodies too.
+
+    `known` are bodies by their address, with what they are spelled out: many are called often.
+    """
+    known = {} if known is None else known
+    if id(closed) not in known:
+        known[id(closed)] = closed, _spelled_out(closed, known)
+    return known[id(closed)][1]
+
+
+def _spelled_out(closed: Any, known: dict[int, Any]) -> Any:
+    """As `spelled_out`, of a jaxpr that is not known."""
     if all(inlined(equation) is None for equation in walk.every(closed)):
         return closed
 
@@ -117,25 +128,25 @@ def spelled_out(closed: Any) -> Any:
         with source_info_util.user_context(info.traceback, name_stack=info.name_stack):
             if meaning is not None:
                 return run(meaning, ins)
-            params = {key: _spelled(value) for key, value in equation.params.items()}
+            params = {key: _spelled(value, known) for key, value in equation.params.items()}
             return _compat.bind(equation.primitive, params, ins)
 
     def run(closed: Any, ins: Sequence[Any]) -> list[Any]:
         jaxpr = _compat.open_jaxpr(closed)
-        known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-        known.update(zip(jaxpr.invars, ins, strict=True))
-        return list(map(walk.run(jaxpr, known, step), jaxpr.outvars))
+        values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+        values.update(zip(jaxpr.invars, ins, strict=True))
+        return list(map(walk.run(jaxpr, values, step), jaxpr.outvars))
 
     shapes = [_compat.abstract(v.aval) for v in _compat.open_jaxpr(closed).invars]
     return jax.make_jaxpr(lambda *ins: run(closed, ins))(*shapes)
 
 
-def _spelled(value: Any) -> Any:
+def _spelled(value: Any, known: dict[int, Any]) -> Any:
     """A parameter, closed jaxprs in it spelled out."""
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
-        return type(value)(map(_spelled, value))
+        return type(value)(_spelled(x, known) for x in value)
     closed = hasattr(value, "consts") and hasattr(_compat.open_jaxpr(value), "eqns")
-    return spelled_out(value) if closed else value
+    return spelled_out(value, known) if closed else value
 
 
 @functools.lru_cache(maxsize=limits.REMEMBERED)
