@@ -205,7 +205,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "diffrax BacksolveAdjoint": _ode(dfx.Euler(), "float32", adjoint=dfx.BacksolveAdjoint()),
     "diffrax ForwardMode": _ode(dfx.Euler(), adjoint=dfx.ForwardMode()),
     "diffrax ImplicitAdjoint": _at_rest,
-    **{f"lineax {name}": _linear(solver) for name, solver in LINEAR.items()},
+    # BiCGStab breaks down at a solve of these, for JAX as well.
+    **{f"lineax {name}": _linear(LINEAR[name]) for name in LINEAR if name != "BiCGStab"},
     "optimistix Newton": _found(ROOT, _residual, optx.Newton(**CLOSE), "NormalCG"),
     "optimistix Newton, CG": _found(ROOT, _residual, optx.Newton(**CLOSE), "LSMR"),
     "optimistix Newton, scalar": _found(
@@ -238,10 +239,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "blackjax mala": _chain(bx.mala, step_size=0.1),
 }  # fmt: skip
 SOON = (
-    "equinox checkpointed", "equinox bounded", "equinox scan", "diffrax ForwardMode",
-    "lineax SVD", "lineax NormalCG", "lineax GMRES", "lineax BiCGStab",
-    "optimistix Newton", "optimistix BFGS", "optimistix IndirectLevenbergMarquardt",
-    "jaxopt GradientDescent", "optax clip", "blackjax mala",
+    "equinox checkpointed", "equinox bounded", "diffrax ForwardMode", "lineax NormalCG",
+    "lineax SVD", "optimistix Newton", "jaxopt GradientDescent", "optax clip", "blackjax mala",
 )  # fmt: skip
 
 
@@ -256,7 +255,7 @@ def _of_jax(fun: Any, at: Any) -> Any:
     raise AssertionError("JAX has no mode of it")
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning:diffrax")
+@pytest.mark.filterwarnings("ignore:Complex dtype support in Diffrax")
 @pytest.mark.parametrize("name", spared(CASES, *SOON))
 def test_every_order_is_the_mode_that_jax_has(name):
     fun, at = CASES[name], np.array(X)
@@ -274,7 +273,7 @@ def test_every_order_is_the_mode_that_jax_has(name):
         np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-9, err_msg=str(order))
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning:diffrax")
+@pytest.mark.filterwarnings("ignore:Complex dtype support in Diffrax")
 @pytest.mark.parametrize("name", spared(CASES, "lineax NormalCG", "equinox bounded"))
 def test_batches_and_kernels_have_it_too(name):
     fun, at = CASES[name], np.array([X, (0.5, -0.3)])

@@ -190,15 +190,15 @@ def _body(equation: Any) -> Any | None:
 
 def unrolled(equation: Any) -> int:
     """About how many operations of single numbers an equation takes, without its bodies."""
-    name, known = equation.primitive.name, facts(equation.primitive.name)
+    known = facts(equation.primitive.name)
     if known.form == "loop" or not equation.outvars:
         return 0
     written = sum(map(_size, equation.outvars))
-    if name in ("dot_general", "conv_general_dilated"):
+    if known.form in ("dot", "convolution"):
         return 2 * written * _summed(equation)
     if known.form == "matrix":
         return linear.operations(equation)
-    if name.startswith("reduce_"):
+    if known.form in ("reduce", "window"):
         return sum(map(_size, equation.invars))
     return written if known.fused and known.cost != "free" else 0
 

@@ -12,6 +12,7 @@ from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.linearisation import make_graph
+from veenv.rules.table import named
 from veenv.tasks.evaluation_sets import set_names
 
 
@@ -79,7 +80,7 @@ def _why_empty(graph: Graph) -> str:
             "no result depends differentiably on the arguments that the function is differentiated "
             "by (numbers that are integers have no derivative; see argnums)"
         )
-    loops = " (a loop is one equation)" if {"scan", "while"} & {*ends} else ""
+    loops = " (a loop is one equation)" if named(form="loop") & {*ends} else ""
     return f"each result comes from the arguments in one equation, {' or '.join(ends)}{loops}"
 
 

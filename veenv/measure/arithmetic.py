@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from veenv.rules import walk
+from veenv.rules.table import facts
 
 
 def multiplications_in(jaxpr: Any) -> int:
@@ -18,9 +19,10 @@ def multiplications_in(jaxpr: Any) -> int:
     total = 0
     for eqn in walk.every(jaxpr):
         size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
-        if eqn.primitive.name == "mul":
+        known = facts(eqn.primitive.name)
+        if known.multiplies:
             total += size
-        elif eqn.primitive.name == "dot_general":
+        elif known.form == "dot":
             contracted = eqn.params["dimension_numbers"][0][0]
             total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
     return total
@@ -33,11 +35,12 @@ def additions_in(jaxpr: Any) -> int:
         if not eqn.outvars or not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
             continue
         size = prod(eqn.outvars[0].aval.shape)
+        known = facts(eqn.primitive.name)
         if eqn.primitive.name in ("add", "sub", "add_any"):
             total += size
-        elif eqn.primitive.name == "reduce_sum":
+        elif known.sums:
             total += prod(eqn.invars[0].aval.shape) - size
-        elif eqn.primitive.name == "dot_general":
+        elif known.form == "dot":
             contracted = eqn.params["dimension_numbers"][0][0]
             total += size * (prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
     return total

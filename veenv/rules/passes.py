@@ -36,7 +36,7 @@ def goes_both_ways(name: str, params: Any) -> bool:
     """Whether JAX is known to have both modes of a primitive, which need not be traced for that.
 
     Examples:
-      >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
+      >>> goes_both_ways("sin", {}), goes_both_ways("custom_vjp_call", {})
       (True, False)
     """
     inner = (e.primitive.name for e in walk.inside(params))

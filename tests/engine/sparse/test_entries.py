@@ -12,6 +12,7 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared, thinned
+from veenv.measure.arithmetic import multiplications_in
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -253,3 +254,20 @@ def test_gradients_pass_through_entries(x64):
         lambda x: (jax.grad(size)(x), jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x))
     )(x)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_sums_of_entries_are_eliminated_where_the_order_has_them(x64):
+    """Copies come first, whatever the order, as they take no operation: sums are none."""
+
+    def fun(x):
+        every = jnp.concatenate([jnp.sin(x), jnp.cos(x), jnp.exp(x)])
+        sums = jax.ops.segment_sum(every, np.arange(24) % 8, 8)
+        return jnp.concatenate([jnp.sin(sums), jnp.cos(sums), sums**3])
+
+    x, graph = np.linspace(0.1, 1.0, 8), veenv.make_graph(fun)(np.ones(8))
+    options = {"sparse_representation": True, "kernel": "xla"}
+    forward, reverse = (
+        multiplications_in(jax.make_jaxpr(veenv.jacve(fun, ids, **options))(x))
+        for ids in (graph.forward(), graph.reverse())
+    )
+    assert 2 * forward < reverse
