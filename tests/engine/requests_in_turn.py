@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -35,7 +35,7 @@ def scaled(x, y):
 
 def with_globals(**new: Any) -> Callable[..., Any]:
     """`scaled`, the same text, with other globals."""
-    return type(scaled)(scaled.__code__, {**globals(), **new}, "scaled")
+    return FunctionType(scaled.__code__, {**globals(), **new}, "scaled")
 
 
 class Spring:

@@ -14,8 +14,6 @@ from veenv.rules.complex import are_analytic
 
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
-Part = Literal["value", "jacobian", "gradient", "aux", "counts"]
-"""A part of a result; "gradient" is the Jacobian of a gradient."""
 Blocks = Literal["dense", "sparse", "scattered"]
 """How blocks are eliminated and returned: as arrays; as `SparseTensor`s; or as these, and scattered
 into arrays at last."""
@@ -27,7 +25,8 @@ class Request:
 
     order: OrderLike
     argnums: int | tuple[int, ...]
-    parts: tuple[Part, ...]  # of the result
+    # of the result: "value", "jacobian", "gradient" (the Jacobian of one), "aux", "counts"
+    parts: tuple[str, ...]
     has_aux: bool = False
     blocks: Blocks = "dense"
     holomorphic: bool = False
@@ -56,5 +55,5 @@ class Request:
         known = {"value": returned, "jacobian": jacobian, "gradient": jacobian, "counts": counts}
         if "aux" in self.parts:
             known["aux"] = returned[1]
-        parts = tuple(known[part] for part in self.parts)
-        return parts if len(parts) > 1 else parts[0]
+        parts = [known[part] for part in self.parts]
+        return tuple(parts) if len(parts) > 1 else parts[0]

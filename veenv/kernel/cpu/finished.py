@@ -62,9 +62,9 @@ def find(name: str) -> Finished | None:
     return disk.find(name, _finished)
 
 
-def _finished(head: dict[str, Any], stored: Sequence[bytes]) -> Finished | None:
+def _finished(head: dict[str, Any], arrays: Sequence[bytes]) -> Finished | None:
     """The kernel that a file describes."""
-    parts = iter(stored)
+    parts = iter(arrays)
     objects = disk.known_objects(code_name(head["digest"], head["lanes"]))
     if objects is None:
         return None
