@@ -82,13 +82,11 @@ CASES = {
     "sine on a mixed mesh": (jnp.sin, (on(MIXED, numbers(8), "i"),), 0),
     "rms norm": (rms, (BATCH,), 0),
     "rms norm, features": (rms, (on(MESH, numbers(4, 6), None, "j"),), 0),
-    "softmax": (jax.nn.softmax, (VECTOR,), 0),
-    "softmax of rows": (jax.nn.softmax, (BOTH,), 0),
+    "softmax": (jax.nn.softmax, (VECTOR,), 0), "softmax of rows": (jax.nn.softmax, (BOTH,), 0),
     "layer": (lambda x, w: jnp.tanh(x @ w), (BATCH, W), (0, 1)),
     "two custom cotangents": (lambda x: clipped(clipped(x)), (VECTOR,), 0),
     "layer by input": (lambda x, w: jnp.tanh(x @ w), (BATCH, W), 0),
-    "loss": (loss, (WEIGHTS, BATCH), 0),
-    "loss, both": (loss, (WEIGHTS, BATCH), (1, 0)),
+    "loss": (loss, (WEIGHTS, BATCH), 0), "loss, both": (loss, (WEIGHTS, BATCH), (1, 0)),
     "scan": (scanned, (on(MESH, numbers(3, 8)), SQUARE), (0, 1)),
     "contraction": (gathered, (on(MESH, numbers(4, 6), "i", "j"), on(MESH, W, "j")), (0, 1)),
     "reshard": (placed, (VECTOR,), 0),
@@ -101,7 +99,7 @@ CASES = {
     "replicated": (rms, (on(MESH, numbers(3, 5)),), 0),
     "captured": (lambda x: jnp.tanh(x @ W), (BATCH,), 0),
     "nested jit": (lambda x: jax.jit(jax.nn.softmax)(x) * 2, (BOTH,), 0),
-}
+}  # fmt: skip
 
 
 def alike(found, wanted):

@@ -14,16 +14,12 @@ from tests.sampling import spared
 
 X = jnp.array([0.3, 0.7])
 AUX = {
-    "text": "name",
-    "dtype": np.dtype("float32"),
-    "scalar type": jnp.float32,
-    "function": jnp.sin,
-    "wide integer": 2**40,
-    "numbers": (3, True, 1.5, 2j),
+    "text": "name", "dtype": np.dtype("float32"), "scalar type": jnp.float32, "function": jnp.sin,
+    "wide integer": 2**40, "numbers": (3, True, 1.5, 2j),
     "shape": {"shape": (2, 3), "size": np.prod((2, 3)), "axes": np.arange(2)},
     "arrays": [jnp.arange(3), jnp.ones(()), jax.random.key(0)],
     "nothing": [None, slice(2), jax.ShapeDtypeStruct((2,), "float32")],
-}
+}  # fmt: skip
 
 
 def sine(x):

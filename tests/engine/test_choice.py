@@ -39,12 +39,18 @@ def masked(x, scale):
     return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y)])
 
 
+def looped(x, scale):
+    """A short loop that no kernel has."""
+    kept = jnp.diag(jnp.arange(4.0, dtype=x.dtype) + 5)
+    step = lambda c, _: (jnp.linalg.eigvalsh(kept + jnp.outer(c, x)), None)  # noqa: E731
+    return jax.lax.scan(step, jnp.sin(x) * scale, None, length=3)[0]
+
+
 TAKEN = {
-    "kernel": (rolled, "kernel"),
-    "forward mode": (waves, "jacfwd"),
+    "kernel": (rolled, "kernel"), "forward mode": (waves, "jacfwd"),
     "reverse mode": (lambda x, scale: waves(x, scale).sum(), "jacrev"),
-    "elimination": (masked, "elimination"),
-}
+    "elimination": (masked, "elimination"), "loop": (looped, "jacfwd"),
+}  # fmt: skip
 
 
 @pytest.fixture(params=spared(TAKEN, "kernel", "forward mode"))
@@ -157,7 +163,7 @@ def mapped(fun, out_specs):
 
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
-@pytest.mark.parametrize("fun", [rolled, waves])
+@pytest.mark.parametrize("fun", [rolled, waves, looped])
 def test_devices_have_jacobians_of_their_own(x64, kernel, fun):
     """Reverse mode would add what the devices have."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import jax
-import numpy as np
 import pytest
 
 import veenv
 from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
-from tests.oracles.jacobians import assert_same, jitted_jacobians, orders, quick_jit
+from tests.oracles.jacobians import assert_same, orders, quick_jit
 from tests.sampling import thinned
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -44,15 +43,7 @@ def test_every_function_of_jax_nn_is_there():
 
 @pytest.mark.parametrize("case", _parameters(every=14, of_each_family=True))
 def test_jitted(case: Case):
-    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=1)
-    for name, got, expected in results:
-        leaves = [np.asarray(leaf, complex) for leaf in jax.tree.leaves(expected)]
-        assert all(np.isfinite(leaf).all() for leaf in leaves), "the point is badly chosen"
-        assert case.zero or all(leaf.any() for leaf in leaves if leaf.size), "a block vanishes"
-        try:
-            assert_same(got, expected, case.tol)
-        except AssertionError as error:
-            raise AssertionError(f"order {name}: {error}") from error
+    case.check(num_random=1)
 
 
 @pytest.mark.parametrize("case", _parameters(every=200))
@@ -88,9 +79,4 @@ def test_sparse(case: Case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", _parameters())
 def test_more_random_orders(case: Case):
-    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, 8, seed=7)
-    for name, got, expected in results:
-        try:
-            assert_same(got, expected, case.tol)
-        except AssertionError as error:
-            raise AssertionError(f"order {name}: {error}") from error
+    case.check(num_random=8, seed=7)

@@ -22,13 +22,11 @@ NAMED = {
     "Gram matrix": (lambda x: jnp.sin(x).T @ x, (0, 3)),
     "empty slice": (lambda x: jnp.sin(x)[0:0], (3, 2)),
     "empty gather": (lambda x: jnp.sin(x)[np.zeros(0, int)], (3, 2)),
-    "scan of no steps": (
-        lambda x: lax.scan(lambda c, r: (jnp.sin(c * r), c), jnp.ones(3), x),
-        (0, 3),
-    ),
+    "scan of no steps": (lambda x: lax.scan(lambda c, r: (jnp.sin(c * r), c), jnp.ones(3), x),
+        (0, 3)),
     "softmax": (lambda x: jax.nn.softmax(x, 1), (0, 3)),
     "determinants": (jnp.linalg.det, (0, 2, 2)),
-}
+}  # fmt: skip
 SIZES = st.sampled_from([0, 0, 1, 2, 3])
 
 
@@ -157,19 +155,15 @@ def scan(draw, shape, axis):
 
 
 STEPS = {
-    "reshape": reshape,
-    "broadcast": broadcast,
-    "concatenate": along(concatenate),
+    "reshape": reshape, "broadcast": broadcast, "concatenate": along(concatenate),
     "pad": along(pad),
     "sum": along(lambda draw, shape, axis: lambda x: x.sum(axis)),
     "product of all": along(lambda draw, shape, axis: lambda x: x.prod(axis)),
     "max": along(lambda draw, shape, axis: lambda x: x.max(axis), 1),
     "contract": along(contract),
-    "square": along(lambda draw, shape, axis: lambda x: jnp.tensordot(x, x, ((axis,), (axis,)))
-                    if x.ndim == 1 else x * x),
-    "gather": along(gather),
-    "scatter": along(scatter),
-    "scan": along(scan),
+    "square": along(lambda draw, shape, axis: lambda x: jnp.tensordot(x, x,
+        ((axis,), (axis,))) if x.ndim == 1 else x * x),
+    "gather": along(gather), "scatter": along(scatter), "scan": along(scan),
     "sort": along(lambda draw, shape, axis: lambda x: jnp.sort(x, axis)),
     "cumsum": along(lambda draw, shape, axis: lambda x: jnp.cumsum(x, axis)),
     "transpose": lambda draw, shape: lambda x: x.T,

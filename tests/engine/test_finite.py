@@ -17,16 +17,14 @@ X = np.array([0.0, 0.5, -1.0, 2.0])
 HALF = np.array([True, False, True, False])
 
 ROOTS = {
-    "root": jnp.sqrt,
-    "norm": lambda x: jnp.sqrt(jnp.sum(x * x)),
-    "power": lambda x: x**0.25,
+    "root": jnp.sqrt, "norm": lambda x: jnp.sqrt(jnp.sum(x * x)), "power": lambda x: x**0.25,
     "traced exponent": lambda x: x[:2] ** x[2:],
     "negative bound": lambda x: jnp.sqrt(x * x - 1.0),
     "arcsine": lambda x: jnp.arcsin(x * x + 0.5),
     "padded": lambda x: jnp.sqrt(jnp.where(HALF & (x[::-1] > 0), x, 1.0)),
     "padded by zero": lambda x: jnp.sqrt(jnp.where(x > 0, x, 0.0)),
     "one branch": lambda x: jnp.sqrt(jnp.where(x > 0, x * x, x * x + 1.0)),
-}
+}  # fmt: skip
 SMOOTH = {
     "shifted square": lambda x: jnp.sqrt(x * x + 1e-3),
     "softened norm": lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + 1e-6),

@@ -146,22 +146,17 @@ LOOPS = {
     "branch": lambda x: lax.cond(x.sum() > 0, lambda y: jnp.sin(y).sum(), lambda y: y.sum(), x),
 }
 SECOND = {
-    "hessian": veenv.hessian,
-    "laplacian": veenv.laplacian,
-    "jacve": veenv.jacve,
+    "hessian": veenv.hessian, "laplacian": veenv.laplacian, "jacve": veenv.jacve,
     "sparse": lambda f: veenv.jacve(f, sparse_representation=True),
     "forward": lambda f: veenv.jacve(f, "forward"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("fun", "make"),
-    spared(
-        itertools.product(LOOPS, SECOND),
-        ("while", "hessian"), ("branch", "hessian"),
-        *(("scan", make) for make in SECOND),
-        ("while", "jacve"), ("branch", "sparse"), ("map", "forward"), ("rule", "laplacian"),
-    ),
+    spared(itertools.product(LOOPS, SECOND), ("while", "hessian"), ("branch", "hessian"),
+        *(("scan", make) for make in SECOND), ("while", "jacve"), ("branch", "sparse"),
+        ("map", "forward"), ("rule", "laplacian")),
 )  # fmt: skip
 def test_a_second_call_compiles_nothing(fun, make):
     SECOND[make](LOOPS[fun])(X)

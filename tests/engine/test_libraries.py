@@ -194,12 +194,10 @@ CASES: dict[str, Callable[..., Any]] = {
     "equinox one step": _loop("checkpointed", steps=1, max_steps=1),
     "equinox lax": _loop("lax"),
     "equinox scan, checkpointed": _scan("checkpointed", checkpoints=2),
-    "equinox scan": _scan("lax"),
-    "diffrax Euler": _ode(dfx.Euler()),
+    "equinox scan": _scan("lax"), "diffrax Euler": _ode(dfx.Euler()),
     "diffrax Euler, SaveAt(ts)": _ode(dfx.Euler(), at=(0.1, 0.5)),
-    "diffrax Tsit5, PID": _ode(
-        dfx.Tsit5(), stepsize_controller=dfx.PIDController(rtol=1e-1, atol=1e-1)
-    ),
+    "diffrax Tsit5, PID": _ode(dfx.Tsit5(), stepsize_controller=dfx.PIDController(rtol=1e-1,
+        atol=1e-1)),
     "diffrax ImplicitEuler": _ode(dfx.ImplicitEuler(dfx.VeryChord(**FAST)), "float32"),
     "diffrax DirectAdjoint": _ode(dfx.Euler(), adjoint=dfx.DirectAdjoint()),
     "diffrax BacksolveAdjoint": _ode(dfx.Euler(), "float32", adjoint=dfx.BacksolveAdjoint()),
@@ -209,33 +207,27 @@ CASES: dict[str, Callable[..., Any]] = {
     **{f"lineax {name}": _linear(LINEAR[name]) for name in LINEAR if name != "BiCGStab"},
     "optimistix Newton": _found(ROOT, _residual, optx.Newton(**CLOSE), "NormalCG"),
     "optimistix Newton, CG": _found(ROOT, _residual, optx.Newton(**CLOSE), "LSMR"),
-    "optimistix Newton, scalar": _found(
-        ROOT, lambda y, a: y**3 + y - a[0], optx.Newton(**CLOSE), "GMRES", scalar=True
-    ),
+    "optimistix Newton, scalar": _found(ROOT, lambda y, a: y**3 + y - a[0], optx.Newton(**CLOSE),
+        "GMRES", scalar=True),
     "optimistix Newton, tree": _tree,
     "optimistix Chord": _found(ROOT, _residual, optx.Chord(**CLOSE), "BiCGStab"),
     "optimistix Dogleg": _found(ROOT, _residual, optx.Dogleg(**CLOSE), "SVD"),
     "optimistix BFGS": _found(optx.minimise, _energy, optx.BFGS(**CLOSE), "NormalCG"),
-    "optimistix LevenbergMarquardt": _found(
-        LEAST, _residual, optx.LevenbergMarquardt(**CLOSE), "QR"
-    ),
-    "optimistix IndirectLevenbergMarquardt": _found(
-        LEAST, _residual, optx.IndirectLevenbergMarquardt(**CLOSE), "NormalCG"
-    ),
-    "optimistix FixedPointIteration": _found(
-        optx.fixed_point, lambda y, a: 0.4 * jnp.cos(y * a) + 0.1 * y[::-1],
-        optx.FixedPointIteration(**CLOSE), "GMRES",
-    ),
-    "jaxopt GradientDescent": lambda a: (
-        jaxopt.GradientDescent(_energy, **IMPLICIT).run(a * 0, a).params
-    ),
+    "optimistix LevenbergMarquardt": _found(LEAST, _residual, optx.LevenbergMarquardt(**CLOSE),
+        "QR"),
+    "optimistix IndirectLevenbergMarquardt": _found(LEAST, _residual,
+        optx.IndirectLevenbergMarquardt(**CLOSE), "NormalCG"),
+    "optimistix FixedPointIteration": _found(optx.fixed_point,
+        lambda y, a: 0.4 * jnp.cos(y * a) + 0.1 * y[::-1], optx.FixedPointIteration(**CLOSE),
+        "GMRES"),
+    "jaxopt GradientDescent": lambda a: (jaxopt.GradientDescent(_energy, **IMPLICIT).run(a * 0,
+        a).params),
     "jaxopt LBFGS": lambda a: jaxopt.LBFGS(_energy, **IMPLICIT).run(a * 0, a).params,
     "jaxopt GaussNewton": lambda a: jaxopt.GaussNewton(_residual, **IMPLICIT).run(a * 0, a).params,
     "optax adam": _descent(optax.adam(0.1)),
     "optax clip": _descent(optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(0.1))),
-    "blackjax hmc": _chain(
-        bx.hmc, step_size=0.1, num_integration_steps=2, inverse_mass_matrix=LEAP
-    ),
+    "blackjax hmc": _chain(bx.hmc, step_size=0.1, num_integration_steps=2,
+        inverse_mass_matrix=LEAP),
     "blackjax mala": _chain(bx.mala, step_size=0.1),
 }  # fmt: skip
 SOON = (

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 import veenv
 from tests.oracles import by_numpy
@@ -68,53 +67,6 @@ def test_values(x64, fun):
     expected, *found = quick_jit(lambda x: [jax.vmap(f)(x) for f in every])(points)
     for jacobian in found:
         np.testing.assert_allclose(jacobian, expected, rtol=1e-10, atol=1e-14)
-
-
-@pytest.mark.parametrize("kernel", ["auto", "xla"])
-@pytest.mark.parametrize("order", ["reverse", "auto"])
-def test_values_auxiliaries_and_several_arguments(x64, order, kernel):
-    def fun(x, w, scale):
-        return {"last": steps(x, w) * scale}, {"scale": scale, "name": None}
-
-    both = veenv.value_and_jacve(fun, order, argnums=(1, 0), has_aux=True, kernel=kernel)
-    (value, aux), found = quick_jit(both)(X, W, 2.0)
-    expected, _ = quick_jit(jax.jacrev(fun, argnums=(1, 0), has_aux=True))(X, W, 2.0)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    assert veenv.tree_allclose(found, expected, rtol=1e-10)
-    np.testing.assert_allclose(value["last"], fun(X, W, 2.0)[0]["last"], rtol=1e-12)
-    assert aux["name"] is None
-    np.testing.assert_allclose(aux["scale"], 2.0)
-
-
-def test_dtypes_and_weak_types():
-    x = X.astype(np.float32)
-    found, expected = (jax.eval_shape(m(solved), x) for m in (veenv.jacve, jax.jacrev))
-    assert (found.dtype, found.weak_type) == (expected.dtype, expected.weak_type)
-    loss = lambda a, x: solved(a * x).sum()  # noqa: E731
-    both = lambda *a: veenv.value_and_jacve(loss, argnums=(1, 0))(*a)[1][1]  # noqa: E731
-    for jacobian in (jax.jacrev(loss), veenv.jacve(loss), both):
-        assert jax.eval_shape(jacobian, 1.0, x).weak_type
-
-
-def test_values_of_a_trace_around_it(x64):
-    def around(w, points):
-        return jax.vmap(veenv.jacve(lambda x: steps(x, w)))(0.9 * points)
-
-    points = np.stack([X, X + 0.1])
-    expected = quick_jit(jax.vmap(jax.jacrev(lambda x: steps(x, W))))(0.9 * points)
-    with jax.checking_leaks():
-        np.testing.assert_allclose(quick_jit(around)(W, points), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("kernel", ["auto", "xla"])
-def test_devices_that_differ_in_some_of_the_values_eliminate(x64, kernel):
-    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
-    points = np.stack([X, X + 0.1])
-    jacobian = jax.vmap(veenv.jacve(steps, argnums=(0, 1), kernel=kernel), (0, None))
-    shared = jax.shard_map(jacobian, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))
-    expected = quick_jit(jax.vmap(jax.jacfwd(steps, (0, 1)), (0, None)))(points, W)
-    for a, b in zip(quick_jit(shared)(points, W), expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
 def test_two_sources_of_one_loop_pass_through_it_apart(x64):

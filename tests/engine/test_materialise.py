@@ -88,11 +88,9 @@ def test_a_program_is_the_same_each_time():
 
 
 SECOND = {
-    "grad": jax.grad,
-    "jacfwd": jax.jacfwd,
-    "jacve": veenv.jacve,
+    "grad": jax.grad, "jacfwd": jax.jacfwd, "jacve": veenv.jacve,
     "linear_transpose": lambda f: lambda x: jax.linear_transpose(jax.linearize(f, x)[1], x)(1.0)[0],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("derivative", spared(SECOND, "grad", "jacve"))

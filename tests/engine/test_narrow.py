@@ -36,11 +36,9 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    spared(
-        itertools.product(PROGRAMS, NARROW),
-        ("product", "float8_e4m3fn"), ("loop", "float8_e4m3fn"), ("sum", "int4"),
-        ("by bfloat16", "float8_e4m3fn"), ("result", "float8_e5m2"),
-    ),
+    spared(itertools.product(PROGRAMS, NARROW), ("product", "float8_e4m3fn"),
+        ("loop", "float8_e4m3fn"), ("sum", "int4"), ("by bfloat16", "float8_e4m3fn"),
+        ("result", "float8_e5m2")),
 )  # fmt: skip
 def test_jacobians(name: str, dtype: str, precision: str):
     """In every order they are JAX's, to rounding in the narrow dtype."""

@@ -46,9 +46,8 @@ WORKS: dict[str, tuple[Callable[..., Any], Any]] = {
     "lu_solve by the matrix": (lambda a: solved(linalg.lu_factor(a), X.astype(a.dtype)), A),
     "lu_solve, transposed": (lambda a: solved(linalg.lu_factor(a), a, trans=1), A),
     "lu_solve by the right-hand side": (lambda b: solved(linalg.lu_factor(A), b), X),
-    "lu_solve of a batch": (
-        lambda a: jax.vmap(lambda s: solved(linalg.lu_factor(a * s), a[0]))(1 + a[0]), A
-    ),
+    "lu_solve of a batch": (lambda a: jax.vmap(lambda s: solved(linalg.lu_factor(a * s),
+        a[0]))(1 + a[0]), A),
     "empty beside many": (empty_beside_many, np.linspace(0.1, 1, 5000)),
     "empty, reversed": (reversed_of_none, np.linspace(0.1, 1, 5000)),
     "gammainc of an array and a number": (lambda a: special.gammainc(a, 2.0), X),
@@ -70,12 +69,9 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "form"),
-    spared(
-        itertools.product(WORKS, FORMS),
-        ("lu_solve by the right-hand side", "jit"), ("empty beside many", "jit"),
-        ("gammainc of a number and an array", "jit"), ("gammaln at poles", "jit"),
-        ("gammaln far out", "fuse"),
-    ),
+    spared(itertools.product(WORKS, FORMS), ("lu_solve by the right-hand side", "jit"),
+        ("empty beside many", "jit"), ("gammainc of a number and an array", "jit"),
+        ("gammaln at poles", "jit"), ("gammaln far out", "fuse")),
 )  # fmt: skip
 def test_what_jax_computes_is_computed(name: str, form: str, x64: None):
     fun, x = WORKS[name]
@@ -95,10 +91,8 @@ ROOTS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "dtype", "form"),
-    spared(
-        itertools.product(ROOTS, ["bfloat16", "float16"], FORMS),
-        ("norm", "bfloat16", "jit"), ("std", "float16", "jit"), ("cbrt", "bfloat16", "fuse"),
-    ),
+    spared(itertools.product(ROOTS, ["bfloat16", "float16"], FORMS), ("norm", "bfloat16", "jit"),
+        ("std", "float16", "jit"), ("cbrt", "bfloat16", "fuse")),
 )  # fmt: skip
 def test_roots_of_narrow_floats(name: str, dtype: str, form: str):
     fun, x = ROOTS[name], jnp.asarray(X, dtype)

@@ -36,12 +36,8 @@ def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
 
 
 FAMILIES = [
-    functions_of(jnp),
-    functions_of(jnp.linalg) + functions_of(linalg),
-    functions_of(jnp.fft),
-    functions_of(jax.nn),
-    functions_of(jax.lax),
-    functions_of(special),
+    functions_of(jnp), functions_of(jnp.linalg) + functions_of(linalg), functions_of(jnp.fft),
+    functions_of(jax.nn), functions_of(jax.lax), functions_of(special),
     [fun for module in vars(stats).values() if isinstance(module,
         ModuleType) for fun in functions_of(module)],
 ]  # fmt: skip
@@ -53,26 +49,15 @@ def matrix(x: Any) -> Any:
 
 
 CALLS: list[Callable[[Callable[..., Any], Any], Any]] = [
-    lambda f, x: f(x),
-    lambda f, x: f(x[:1].sum()),
-    lambda f, x: f(x, 2.0),
-    lambda f, x: f(2.0, x),
-    lambda f, x: f(x, 1),
-    lambda f, x: f(1, x),
-    lambda f, x: f(x, x[::-1]),
-    lambda f, x: f(x[:1], x),
-    lambda f, x: f(x, 2.0, 3.0),
-    lambda f, x: f(2.0, x, 3.0),
-    lambda f, x: f(2.0, 3.0, x),
-    lambda f, x: f(x > 0.5, x, x * x),
-    lambda f, x: f(x, jnp.array([0, 0, 1])),
-    lambda f, x: f([x, x[:1], x * x]),
-    lambda f, x: f(matrix(x)),
-    lambda f, x: f(matrix(x) @ matrix(x).T),
-    lambda f, x: f(matrix(x), x),
-    lambda f, x: f(matrix(x), matrix(x) * 2),
+    lambda f, x: f(x), lambda f, x: f(x[:1].sum()), lambda f, x: f(x, 2.0), lambda f, x: f(2.0, x),
+    lambda f, x: f(x, 1), lambda f, x: f(1, x), lambda f, x: f(x, x[::-1]),
+    lambda f, x: f(x[:1], x), lambda f, x: f(x, 2.0, 3.0), lambda f, x: f(2.0, x, 3.0),
+    lambda f, x: f(2.0, 3.0, x), lambda f, x: f(x > 0.5, x, x * x),
+    lambda f, x: f(x, jnp.array([0, 0, 1])), lambda f, x: f([x, x[:1], x * x]),
+    lambda f, x: f(matrix(x)), lambda f, x: f(matrix(x) @ matrix(x).T),
+    lambda f, x: f(matrix(x), x), lambda f, x: f(matrix(x), matrix(x) * 2),
     lambda f, x: f(jnp.stack([matrix(x), matrix(x) + 1])),
-]
+]  # fmt: skip
 FORMS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda f: veenv.jacve(f),
     "jit": lambda f: jax.jit(veenv.jacve(f)),

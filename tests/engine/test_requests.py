@@ -65,12 +65,10 @@ SOME = (
 
 @pytest.mark.parametrize(
     ("names", "dtype"),
-    [
-        pytest.param(SOME, "float32", id="some"),
-        pytest.param((*FUNCTIONS,), "float32", marks=pytest.mark.slow, id="all, float32"),
-        pytest.param((*FUNCTIONS,), "float64", marks=pytest.mark.slow, id="all, float64"),
-    ],
-)
+    [pytest.param(SOME, "float32", id="some"), pytest.param((*FUNCTIONS,), "float32",
+        marks=pytest.mark.slow, id="all, float32"), pytest.param((*FUNCTIONS,), "float64",
+        marks=pytest.mark.slow, id="all, float64")],
+)  # fmt: skip
 def test_requests_in_turn(cache, names, dtype):
     """Each pair of requests of a function, the one after the other."""
     check_in_turn(names, cache, dtype)

@@ -27,7 +27,6 @@ from tests.sampling import on_seeds
 from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
 from veenv.engine import edge, sums
-from veenv.engine.sums import Sum
 from veenv.linear.linear_map import Selection, canonical
 from veenv.structure import product
 from veenv.tasks.dynamics import lorenz96_step
@@ -47,10 +46,6 @@ def whole(e):
     if formed.values is not None:
         assert formed.values.shape == s.value_shape
     return edge.todense(formed, s.out_shape, s.in_shape, jnp.float64)
-
-
-def assert_stands_for(e, expected):
-    np.testing.assert_allclose(whole(e), expected, atol=1e-12)
 
 
 @on_seeds(60, 1000)
@@ -128,17 +123,6 @@ def test_a_cut_of_nothing_has_no_entries():
     assert sums.gathered([nothing]) == ((nothing,), False)
 
 
-def test_a_term_is_absorbed_by_one_that_has_all_its_places():
-    def one(pairs, **values):
-        s = structure.make((3, 3), (3, 3), pairs, **values)
-        return edge.Edge(s, np.ones(s.value_shape), np.float64)
-
-    every = [one([(0, 0), (1, 1)], out_values=[0, 1]), one([(0, 0)], out_values=[0, 1])]
-    assert len(sums.absorbed(every)) == 1
-    apart = [one([(0, 0), (1, 1)], out_values=[0, 1]), one([(0, 1), (1, 0)], out_values=[0])]
-    assert len(sums.absorbed(apart)) == 2
-
-
 def shifted(x):
     """Neighbours in both directions of a grid, some of them twice, and what is far away."""
     down = lax.pad(x[1:], 0.0, ((0, 1, 0), (0, 0, 0)))
@@ -171,33 +155,6 @@ def _cut(start, size, n=6):
     )
     name = canonical(size, n, 0, 1, start, 1, size)
     return edge.Edge(s, None, np.float64, 1, Selection(name, (size,), (n,)))
-
-
-def test_pieces_of_one_diagonal_become_one_term(x64):
-    first = edge.transpose(_cut(0, 2))  # puts two entries in front
-    second = edge.transpose(_cut(3, 2))
-    products = [
-        sums.multiply(put, cut, product.multiply(put.structure, cut.structure))
-        for put, cut in ((first, _cut(0, 2)), (second, _cut(3, 2)), (second, _cut(0, 2)))
-    ]
-    total = reduce(sums.add, products)
-    assert isinstance(total, Sum)
-    assert len(total.terms) == 2
-    expected = np.zeros((6, 6))
-    for o, i in ((0, 0), (1, 1), (3, 3), (4, 4), (3, 0), (4, 1)):
-        expected[o, i] = 1
-    assert_stands_for(total, expected)
-
-
-def test_free_products_leave_a_sum_unformed(x64):
-    total = sums.add(_cut(0, 4), _cut(2, 4))
-    put = edge.transpose(_cut(1, 4))
-    moved = sums.multiply(put, total, product.multiply(put.structure, total.structure))
-    assert isinstance(moved, Sum)
-    assert all(e.values is None or e.values.ndim <= 1 for e in moved.terms)
-    scaled = edge.Edge(structure.scaled((4,)), jnp.asarray(2.0), np.float64)
-    formed = sums.multiply(scaled, total, product.multiply(scaled.structure, total.structure))
-    assert isinstance(formed, edge.Edge)
 
 
 def waves(x, forcing):

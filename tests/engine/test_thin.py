@@ -71,12 +71,6 @@ def test_of_trees_with_values_and_more():
     same(veenv.jacve(springs)(X), jax.jacrev(springs)(X))
 
 
-def test_full_ones_are_not():
-    full = lambda x: jnp.tanh(jnp.outer(x, x).sum(axis=0) * x)  # noqa: E731
-    x = jnp.asarray(X) / N
-    same(jax.jit(veenv.jacve(full))(x), jax.jit(jax.jacrev(full))(x))
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("fun", [springs, lambda x: jnp.tanh(jnp.outer(x, x).sum(axis=0) * x)])
 def test_what_a_function_calls_is_called_once(fun: Any, compiled: bool):

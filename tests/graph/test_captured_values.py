@@ -143,11 +143,9 @@ STOPPED = {
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    spared(
-        product(STOPPED, (vjp_with, jvp_with)),
-        *[("stopped", jvp_with), ("compared", vjp_with), ("chosen", jvp_with)],
-    ),
-)
+    spared(product(STOPPED, (vjp_with, jvp_with)), *[("stopped", jvp_with), ("compared", vjp_with),
+        ("chosen", jvp_with)]),
+)  # fmt: skip
 def test_values_without_derivatives_of_the_input(name, rule):
     def f(x):
         return jax.checkpoint(rule(STOPPED[name](x)))(x) * x

@@ -70,10 +70,8 @@ def pooled(x):
 
 
 CASES = {
-    "scan": (loop, [(3,)]),
-    "scan of inputs": (fed, [(3,), (4,)]),
-    "two carries": (two_carries, [(3,), (2,)]),
-    "while": (until, [(3,)]),
+    "scan": (loop, [(3,)]), "scan of inputs": (fed, [(3,), (4,)]),
+    "two carries": (two_carries, [(3,), (2,)]), "while": (until, [(3,)]),
     "while, then a sine": (lambda x: jnp.sin(until(x)), [(3,)]),
     "while, then a sum": (lambda x: (until(x) ** 2).sum(), [(3,)]),
     "while that tests against an input": (newton, [(3,)]),
@@ -96,10 +94,9 @@ CASES = {
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)) ** 2, [(4,)]),
     "fft of real arrays": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, [(4,)]),
     "complex": (lambda x: jnp.exp(lax.complex(0 * x, x))[::-1].real * x, [(3,)]),
-    "convolution": (filtered, [(4,)]),
-    "pooling": (pooled, [(4,)]),
+    "convolution": (filtered, [(4,)]), "pooling": (pooled, [(4,)]),
     "gradient of pooling": (jax.grad(lambda x: (pooled(x) ** 2).sum()), [(4,)]),
-}
+}  # fmt: skip
 
 
 def points(shapes, batch):
@@ -150,46 +147,6 @@ def test_steps_of_a_map_are_apart(x64):
     got = veenv.jacve(fun, "reverse", sparse_representation=True)(x)
     np.testing.assert_allclose(got.todense(), jax.jacrev(fun)(x), rtol=1e-12)
     assert got.nse == 4 * 3 * 3
-
-
-@pytest.mark.parametrize("where", spared(["scan", "fori", "cond", "vmap"], "scan", "cond"))
-def test_a_custom_vjp_inside(where, x64):
-    @jax.custom_vjp
-    def half(x):
-        return jnp.sin(x)
-
-    half.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (0.5 * jnp.cos(x) * g,))
-    fun = {
-        "scan": lambda x: lax.scan(lambda c, _: (half(c) * c, c), x, None, length=2),
-        "fori": lambda x: lax.fori_loop(0, 2, lambda i, c: half(c), x),
-        "cond": lambda x: lax.cond(x.sum() > 0, half, jnp.cos, x),
-        "vmap": jax.vmap(
-            lambda r: lax.scan(lambda c, _: (half(c) * r, None), r, None, length=2)[0]
-        ),
-    }[where]
-    x = jnp.linspace(0.1, 1.0, 3)
-    by_order = [veenv.jacve(fun, order) for order in ("forward", "reverse")]
-    expected, *found = quick_jit(lambda x: [j(x) for j in (jax.jacrev(fun), *by_order)])(x)
-    for got in found:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), got, expected)
-
-
-def test_a_rule_that_refuses_a_constant(x64):
-    @jax.custom_jvp
-    def scaled(p, x):
-        return p * x
-
-    def rule(primals, tangents):
-        if not isinstance(tangents[0], jax.custom_derivatives.SymbolicZero):
-            raise ValueError("no derivative by p")
-        return primals[0] * primals[1], primals[0] * tangents[1]
-
-    scaled.defjvp(rule, symbolic_zeros=True)
-    p = jnp.arange(1.0, 4.0)
-    step = lambda c, _: (scaled(p, c) * c, None)  # noqa: E731
-    fun = lambda x: lax.scan(step, x, None, length=2)[0]  # noqa: E731
-    x = jnp.ones(3)
-    np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x), rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse"])

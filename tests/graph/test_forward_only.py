@@ -85,15 +85,6 @@ def test_hessians_are_those_of_forward_mode_twice(rule):
         np.testing.assert_allclose(run(X), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_hessian_of_a_while_loop():
-    def loss(x):
-        step = lambda s: (s[0] + 1, jnp.sin(s[1]) * x)  # noqa: E731
-        return lax.while_loop(lambda s: s[0] < 3, step, (0, x))[1].sum()
-
-    expected = jax.jacfwd(jax.jacfwd(loss))(X)
-    np.testing.assert_allclose(veenv.hessian(loss)(X), expected, rtol=1e-5, atol=1e-6)
-
-
 def test_no_order_for_rules_of_both_kinds():
     sine = sine_with(RULES["square"])
 

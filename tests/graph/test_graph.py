@@ -11,7 +11,6 @@ import pytest
 
 import veenv
 from tests.sampling import thinned
-from veenv.structure.structure import Link
 
 SCALAR_TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 
@@ -164,22 +163,6 @@ def test_tracing_needs_no_values():
     shape = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     graph = veenv.make_graph(lambda x: jnp.sin(x) @ x.T)(shape)
     assert graph.shapes == ((3, 4), (3, 4), (4, 3), (3, 3))
-
-
-@pytest.mark.parametrize(
-    ("fun", "shape", "link"),
-    [(lambda x: x[1:], (4,), Link.SELECTION), (lambda x: x[::-1], (4,), Link.SELECTION),
-        (lambda x: jnp.pad(x, 1), (4,), Link.SELECTION),
-        (lambda x: x.reshape(6), (2, 3), Link.SELECTION),
-        (lambda x: jnp.cumsum(x), (4,), Link.OPERATOR), (lambda x: x.T, (2, 3), Link.NONE),
-        (lambda x: x[None], (4,), Link.NONE), (lambda x: jnp.broadcast_to(x, (2, 4)), (4,),
-        Link.NONE)],
-)  # fmt: skip
-def test_structure_of_shape_primitives(fun, shape, link):
-    graph = veenv.make_graph(fun)(jnp.ones(shape))
-    structure = graph.structures("multiplications")[graph.edges[0]]
-    assert structure.link is link
-    assert structure.unit
 
 
 def test_custom_rules_keep_their_structure():

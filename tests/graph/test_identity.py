@@ -58,30 +58,22 @@ def solve(factor):
 
 
 FUNCTIONS = {
-    "sine": lambda x, y: jnp.sin(x),
-    "cosine": lambda x, y: jnp.cos(x),
-    "of the other": lambda x, y: jnp.sin(y),
-    "difference": lambda x, y: x - y,
-    "difference, turned": lambda x, y: y - x,
-    "number": lambda x, y: 2 * x,
-    "another number": lambda x, y: 3 * x,
-    "zero": lambda x, y: x + np.float32(0.0),
+    "sine": lambda x, y: jnp.sin(x), "cosine": lambda x, y: jnp.cos(x),
+    "of the other": lambda x, y: jnp.sin(y), "difference": lambda x, y: x - y,
+    "difference, turned": lambda x, y: y - x, "number": lambda x, y: 2 * x,
+    "another number": lambda x, y: 3 * x, "zero": lambda x, y: x + np.float32(0.0),
     "negative zero": lambda x, y: x + np.float32(-0.0),
     "two results": lambda x, y: (x * y, x + y),
     "two results, turned": lambda x, y: (lambda z: (x + y, z))(x * y),
     "one twice": lambda x, y: (x * y, x * y),
     "one and itself": lambda x, y: (lambda z: (z, z))(x * y),
-    "array": closing_over(Y),
-    "another array": closing_over(Y[::-1].copy()),
-    "shorter array": closing_over(Y[:1]),
-    "scalar": lambda x, y: np.float32(2),
-    "scalar, narrow": lambda x, y: np.float16(2),
-    "constant": lambda x, y: Y,
+    "array": closing_over(Y), "another array": closing_over(Y[::-1].copy()),
+    "shorter array": closing_over(Y[:1]), "scalar": lambda x, y: np.float32(2),
+    "scalar, narrow": lambda x, y: np.float16(2), "constant": lambda x, y: Y,
     "constant, narrow": lambda x, y: Y.astype(np.float16),
     "axis": lambda x, y: jnp.flip(jnp.outer(x, y), 0),
     "another axis": lambda x, y: jnp.flip(jnp.outer(x, y), 1),
-    "cast": lambda x, y: x.astype(np.float16),
-    "cast to integers": lambda x, y: x.astype(int),
+    "cast": lambda x, y: x.astype(np.float16), "cast to integers": lambda x, y: x.astype(int),
     "precision": lambda x, y: jnp.dot(x, y),
     "high precision": lambda x, y: jnp.dot(x, y, precision="high"),
     "higher precision": lambda x, y: jnp.dot(x, y, precision="highest"),
@@ -90,22 +82,13 @@ FUNCTIONS = {
     "filled": lambda x, y: x.at[np.array([0, 5])].get(mode="fill", fill_value=0),
     "filled with one": lambda x, y: x.at[np.array([0, 5])].get(mode="fill", fill_value=1),
     "clipped": lambda x, y: x.at[np.array([0, 5])].get(mode="clip"),
-    "scan": scan(),
-    "scan, shorter": scan(2),
-    "scan, backwards": scan(reverse=True),
-    "scan of another step": scan(step=jnp.cos),
-    "while": whilst(3),
-    "while, longer": whilst(4),
-    "while of another step": whilst(3, jnp.cos),
-    "branches": branch(jnp.sin, jnp.cos),
-    "branches, turned": branch(jnp.cos, jnp.sin),
-    "call": called(jnp.sinh),
-    "another call": called(jnp.cosh),
-    "rule": ruled(jnp.tanh),
-    "another rule": ruled(jnp.tan),
-    "solve": solve(2.0),
-    "another solve": solve(4.0),
-}
+    "scan": scan(), "scan, shorter": scan(2), "scan, backwards": scan(reverse=True),
+    "scan of another step": scan(step=jnp.cos), "while": whilst(3), "while, longer": whilst(4),
+    "while of another step": whilst(3, jnp.cos), "branches": branch(jnp.sin, jnp.cos),
+    "branches, turned": branch(jnp.cos, jnp.sin), "call": called(jnp.sinh),
+    "another call": called(jnp.cosh), "rule": ruled(jnp.tanh), "another rule": ruled(jnp.tan),
+    "solve": solve(2.0), "another solve": solve(4.0),
+}  # fmt: skip
 
 
 def text(fun, *args):
@@ -149,11 +132,9 @@ def test_a_meaning_is_part_of_the_text(monkeypatch):
 
 @pytest.mark.parametrize(
     "fun",
-    [
-        lambda x: jax.pure_callback(lambda x: x, x, x),
-        lambda x: (jax.debug.callback(lambda x: None, x), x)[1],
-    ],
+    [lambda x: jax.pure_callback(lambda x: x, x, x),
+        lambda x: (jax.debug.callback(lambda x: None, x), x)[1]],
     ids=["callback", "effect"],
-)
+)  # fmt: skip
 def test_what_calls_back_has_no_text(fun):
     assert text(fun, X) is None

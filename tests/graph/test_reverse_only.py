@@ -152,31 +152,26 @@ def test_a_rule_that_gives_something_for_no_cotangent_is_refused():
 SIZES = jax.ShapeDtypeStruct((3,), "float64")
 SCALE = np.array([1.0, 2.0, 3.0])
 LINEAR = {
-    "where": lambda g: jnp.where(SCALE > 1.5, g, 0),
-    "dot": lambda g: jnp.outer(SCALE, SCALE) @ g,
+    "where": lambda g: jnp.where(SCALE > 1.5, g, 0), "dot": lambda g: jnp.outer(SCALE, SCALE) @ g,
     "indices": lambda g: jnp.zeros(4).at[jnp.array([1, 1, 2])].add(g)[:3],
     "loop": lambda g: lax.scan(lambda c, s: (c * s + g, c.sum()), jnp.zeros(3), SCALE)[0],
     "branch": lambda g: lax.cond(SCALE[0] > 0, lambda v: -v, lambda v: v / 2, g),
     "while": lambda g: lax.fori_loop(0, jnp.array(SCALE[2], int), lambda i, v: v[::-1] * 2, g),
     "jit": jax.jit(lambda g: jnp.roll(g, 1) - g.mean()),
     "solve": lambda g: jnp.linalg.solve(np.diag(SCALE), g),
-    "stopped": lambda g: lax.stop_gradient(g) * 2,
-    "own rule": lambda g: clipped(g),
+    "stopped": lambda g: lax.stop_gradient(g) * 2, "own rule": lambda g: clipped(g),
     "sum": lambda g: jnp.full(3, g.sum()),
     "pieces": lambda g: jnp.concatenate([jnp.cumsum(g)[1:], jnp.zeros(1)]),
-}
+}  # fmt: skip
 OTHER = {
-    "clip": lambda g: jnp.clip(g, -1, 1),
-    "constant": jnp.ones_like,
-    "shifted": lambda g: g + 1,
-    "product": lambda g: g * g,
-    "norm": lambda g: g / jnp.sqrt((g * g).sum()),
+    "clip": lambda g: jnp.clip(g, -1, 1), "constant": jnp.ones_like, "shifted": lambda g: g + 1,
+    "product": lambda g: g * g, "norm": lambda g: g / jnp.sqrt((g * g).sum()),
     "selected": lambda g: jnp.where(g > 0, g, 0.5 * g),
     "loop": lambda g: lax.scan(lambda c, _: (jnp.tanh(c), None), g, None, length=2)[0],
     "while": lambda g: lax.while_loop(lambda v: v.sum() < 3, lambda v: 2 * v, g),
     "sorted": jnp.sort,
     "integers": lambda g: g.astype(int).astype(float),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*LINEAR, *(f"not {name}" for name in OTHER)])

@@ -15,13 +15,13 @@ quick_jit = evaluated
 """`jax.jit` for programs that run once, as most of the tests: they are not compiled."""
 
 
-def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:
+def assert_same(got: Any, expected: Any, tol: float = 1e-9, named: str = "") -> None:
     """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf."""
-    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    assert jax.tree.structure(got) == jax.tree.structure(expected), named
     for (path, a), b in zip(
         jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(expected), strict=True
     ):
-        where = jax.tree_util.keystr(path)
+        where = named + jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), where
         a, b = (np.asarray(v, np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
         np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
@@ -72,3 +72,14 @@ def jitted_jacobians(
     expected, ours = run(*args)
     for name, got in zip(chosen.values(), ours, strict=True):
         yield name, got, expected
+
+
+def assert_orders(
+    fun: Any, args: Any, argnums: Any, oracle: Any, num_random: int, *, seed: int = 0,
+    tol: float = 1e-9, named: str = "",
+) -> Any:  # fmt: skip
+    """Asserts `assert_same` of every order and the oracle, whose Jacobian it returns."""
+    expected = None
+    for order, got, expected in jitted_jacobians(fun, args, argnums, oracle, num_random, seed):
+        assert_same(got, expected, tol, f"{named}order {order}")
+    return expected

@@ -12,32 +12,18 @@ from jax import lax
 Step = Callable[[list[jax.Array], jax.Array, jax.Array], jax.Array]
 
 SINGULAR: list[Callable[[jax.Array], jax.Array]] = [
-    jnp.sqrt,
-    jnp.log,
-    lambda y: 1 / y,
-    lambda y: y**-1.5,
-    lambda y: y**0.3,
-    lambda y: jnp.log(jnp.sqrt(y)),
-    lambda y: jnp.arctan2(y, y),
-    lambda y: jnp.sin(y) / y,
-]
+    jnp.sqrt, jnp.log, lambda y: 1 / y, lambda y: y**-1.5, lambda y: y**0.3,
+    lambda y: jnp.log(jnp.sqrt(y)), lambda y: jnp.arctan2(y, y), lambda y: jnp.sin(y) / y,
+]  # fmt: skip
 """Functions that are infinite or NaN at zero, or have such a derivative."""
 
 SMOOTH: list[Callable[[jax.Array], jax.Array]] = [
-    jnp.sin,
-    jnp.tanh,
-    lambda y: y * y,
-    lambda y: y[::-1],
-    lambda y: jnp.roll(y, 1),
-    lambda y: jnp.pad(y[1:], (0, 1)),
-    lambda y: jnp.concatenate([y[:1], y[:-1]]),
-    jnp.cumsum,
+    jnp.sin, jnp.tanh, lambda y: y * y, lambda y: y[::-1], lambda y: jnp.roll(y, 1),
+    lambda y: jnp.pad(y[1:], (0, 1)), lambda y: jnp.concatenate([y[:1], y[:-1]]), jnp.cumsum,
     lambda y: y.reshape(-1, 1).T[0],
     lambda y: lax.dynamic_slice(jnp.concatenate([y, y]), (1,), (y.size,)),
-    lambda y: y * y.sum(),
-    lambda y: y.at[1].set(0.5),
-    lambda y: jnp.sort(y),
-]
+    lambda y: y * y.sum(), lambda y: y.at[1].set(0.5), lambda y: jnp.sort(y),
+]  # fmt: skip
 """Harmless functions of a vector."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from math import prod
 
 import jax.numpy as jnp
@@ -64,31 +65,9 @@ def random_structure(rng: np.random.Generator, out_shape, in_shape) -> Structure
     flag = lambda: not unit and bool(rng.random() < 0.5)  # noqa: E731
     out_values = tuple(k not in link_out and flag() for k in range(len(out_shape)))
     in_values = tuple(j not in link_in and j not in pairs and flag() for j in range(len(in_shape)))
-    s = Structure(
-        tuple(out_shape),
-        tuple(in_shape),
-        tuple(pairs),
-        out_values,
-        in_values,
-        unit,
-        link,
-        link_out,
-        link_in,
-        False,
-    )
-    valued = link is Link.SELECTION and s.link_size > 1 and flag()
-    return Structure(
-        s.out_shape,
-        s.in_shape,
-        s.pairs,
-        out_values,
-        in_values,
-        unit,
-        link,
-        link_out,
-        link_in,
-        valued,
-    )
+    shapes, values = (tuple(out_shape), tuple(in_shape)), (out_values, in_values)
+    s = Structure(*shapes, tuple(pairs), *values, unit, link, link_out, link_in, False)
+    return replace(s, link_values=link is Link.SELECTION and s.link_size > 1 and flag())
 
 
 def random_edge(rng: np.random.Generator, s: Structure) -> tuple[Edge, np.ndarray]:

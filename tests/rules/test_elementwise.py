@@ -53,11 +53,9 @@ IDENTITIES = {
     "layout": lambda x: with_layout_constraint(x, Layout((0,))),
     "sharding": lambda x: lax.with_sharding_constraint(x, SingleDeviceSharding(jax.devices()[0])),
     "device": lambda x: jax.device_put(x, jax.devices()[0]),
-    "remat": jax.checkpoint(
-        lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "kept")),
-        policy=jax.checkpoint_policies.save_only_these_names("kept"),
-    ),
-}
+    "remat": jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "kept")),
+        policy=jax.checkpoint_policies.save_only_these_names("kept")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", ["xla", "fused"])

@@ -207,26 +207,17 @@ def test_each_element_is_the_one_that_it_is_said_to_be(name):
 
 
 STRUCTURES = {
-    "broadcast of ones": "ijk,ik:unit",
-    "transpose": "ijk,jki:unit",
-    "merged": "i[j]k,i[l][m]k:unit",
-    "merged last": "i[j],i[k][l]:unit",
-    "split axis": "[i][j]k,[l]k:unit",
-    "slice of two": "[i]j[k],[l]j[m]:unit",
-    "pad": "i[j],i[k]:unit ij,:ij",
-    "cut by pad": "[i]j,[k]j:unit ij,:ij",
-    "cumsum": "i[j]k,i[l]k:unit",
-    "tile": "i[j][k],i[l]:unit",
-    "tile of ones": "ij,j:unit",
+    "broadcast of ones": "ijk,ik:unit", "transpose": "ijk,jki:unit",
+    "merged": "i[j]k,i[l][m]k:unit", "merged last": "i[j],i[k][l]:unit",
+    "split axis": "[i][j]k,[l]k:unit", "slice of two": "[i]j[k],[l]j[m]:unit",
+    "pad": "i[j],i[k]:unit ij,:ij", "cut by pad": "[i]j,[k]j:unit ij,:ij",
+    "cumsum": "i[j]k,i[l]k:unit", "tile": "i[j][k],i[l]:unit", "tile of ones": "ij,j:unit",
     "concatenate": "i[j],i:unit i[j],i[k]:unit i[j],i[k]:unit",
-    "split into one": "ij,ij:unit",
-    "dynamic slice": "i[j],i[k]:unit",
+    "split into one": "ij,ij:unit", "dynamic slice": "i[j],i[k]:unit",
     "stack": "ij[k],ij:unit ij[k],ij:unit ij[k],ij:unit",
-    "sum": "i,jik:unit",
-    "maximum": "i,jik:ijk",
-    "dot of two": "ij,kil:jkl ij,klj:ikl",
+    "sum": "i,jik:unit", "maximum": "i,jik:ijk", "dot of two": "ij,kil:jkl ij,klj:ikl",
     "batch": "ijk,jil:ikl ijk,lki:ijl",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -75,11 +75,9 @@ CASES = [
     case("soft_sphere", _pair(energy.soft_sphere_pair, sigma=1.6), R),
     case("parameters", _by_parameters, np.asarray(1.1), np.asarray(0.7), argnums=(0, 1)),
     case("bonds", _bonds, R, np.asarray(0.9), argnums=(0, 1)),
-    case("forces", _forces, R),
-    case("neighbour_list", _neighbours, R),
-    case("constant_energy_steps", _steps, R),
-    case("thermostat_step", _thermostat, R),
-]
+    case("forces", _forces, R), case("neighbour_list", _neighbours, R),
+    case("constant_energy_steps", _steps, R), case("thermostat_step", _thermostat, R),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", parameters(CASES))

@@ -105,10 +105,8 @@ STRENGTH = np.asarray(0.4)
 BOTH = {"argnums": (0, 1), "tol": 1e-7}
 UNROLLED = {"implicit_diff": False, "maxiter": 20, "tol": 0.0}
 CASES = [
-    case("gradient_descent", _minimum(jaxopt.GradientDescent), STRENGTH, B, **BOTH),
     case("gradient_descent_unrolled", _minimum(jaxopt.GradientDescent, unroll=True, **UNROLLED),
-         STRENGTH, B, **BOTH),
-    case("lbfgs", _minimum(jaxopt.LBFGS), STRENGTH, B, **BOTH),
+        STRENGTH, B, **BOTH),
     case("bfgs", _minimum(jaxopt.BFGS), STRENGTH, B, **BOTH),
     case("nonlinear_cg", _minimum(jaxopt.NonlinearCG), STRENGTH, B, **BOTH),
     case("custom_root", lambda s, t: _ridge(None, s, t), STRENGTH, B, **BOTH),
@@ -117,8 +115,7 @@ CASES = [
     case("anderson_fixed_point", _anderson, uniform(3), tol=1e-7),
     case("equality_constrained", _quadratic, definite(3), normal(3), **BOTH),
     case("levenberg_marquardt", _levenberg_marquardt, uniform(3), tol=1e-7),
-    case("projections", _projections, distinct(4)),
-    case("losses", _losses, normal(4)),
+    case("projections", _projections, distinct(4)), case("losses", _losses, normal(4)),
 ]  # fmt: skip
 
 

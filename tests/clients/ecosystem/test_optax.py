@@ -34,10 +34,6 @@ def _trained(make, steps=3):
     return fun
 
 
-def _clipped(rate):
-    return optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(rate, momentum=0.9))
-
-
 def _scheduled(rate):
     return optax.adamw(optax.cosine_decay_schedule(rate, 10), weight_decay=1e-2)
 
@@ -99,19 +95,15 @@ def _perturbed(x):
 RATE = np.asarray(0.1)
 BOTH = {"argnums": (0, 1)}
 CASES = [
-    case("sgd_clipped", _trained(_clipped), normal(3), RATE, **BOTH),
-    case("adam", _trained(optax.adam), normal(3), RATE, **BOTH),
     case("adamw_scheduled", _trained(_scheduled), normal(3), RATE, **BOTH),
     case("rmsprop", _trained(optax.rmsprop), normal(3), RATE, **BOTH),
     case("adagrad", _trained(optax.adagrad), normal(3), RATE, **BOTH),
     case("lamb", _trained(optax.lamb), normal(3), RATE, **BOTH),
     case("adabelief", _trained(optax.adabelief), normal(3), RATE, **BOTH),
     case("lbfgs_line_search", _line_search, normal(3), oracle=jax.jacfwd, tol=1e-7),
-    case("losses", _losses, normal(3)),
-    case("ctc", _alignment, normal(4, 3)),
-    case("projections", _projections, distinct(4)),
-    case("perturbed", _perturbed, normal(3)),
-]
+    case("losses", _losses, normal(3)), case("ctc", _alignment, normal(4, 3)),
+    case("projections", _projections, distinct(4)), case("perturbed", _perturbed, normal(3)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", parameters(CASES))

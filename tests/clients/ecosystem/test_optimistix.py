@@ -25,11 +25,9 @@ def _equations(y, x):
     )
 
 
-def _root(solver, start=0.5, **options):
+def _root(solver, **options):
     def fun(x):
-        found = optx.root_find(
-            _equations, solver, start + 0.0 * x, args=x, max_steps=200, **options
-        )
+        found = optx.root_find(_equations, solver, 0.5 + 0.0 * x, args=x, max_steps=200, **options)
         return found.value * jnp.sin(x)
 
     return fun
@@ -76,19 +74,12 @@ def _minimum(solver):
 POINTS = uniform(6, low=0.4, high=1.2)
 UNROLLED = {"adjoint": optx.RecursiveCheckpointAdjoint()}
 CASES = [
-    case("root_newton", _root(optx.Newton(**TIGHT)), X),
-    # From 0.5, where its one Jacobian is that of the start, it does not get to the root.
-    case("root_chord", _root(optx.Chord(rtol=1e-8, atol=1e-8), start=1.0), X),
-    case("root_dogleg", _root(optx.Dogleg(**TIGHT)), X),
     case("root_levenberg_marquardt", _root(optx.LevenbergMarquardt(**TIGHT)), X),
     case("root_bisection", _interval, X),
     case("root_unrolled", _root(optx.Newton(**TIGHT), **UNROLLED), X),
     case("least_squares_gauss_newton", _fit(optx.GaussNewton(**TIGHT)), POINTS),
-    case("least_squares_levenberg_marquardt", _fit(optx.LevenbergMarquardt(**TIGHT)), POINTS),
     case("least_squares_dogleg", _fit(optx.Dogleg(**TIGHT)), POINTS),
-    case("fixed_point", _fixed_point(optx.FixedPointIteration(**TIGHT)), normal(3)),
     case("fixed_point_newton", _fixed_point(optx.Newton(**TIGHT)), normal(3)),
-    case("minimum_bfgs", _minimum(optx.BFGS(**TIGHT)), X),
     case("minimum_gradient_descent", _minimum(optx.GradientDescent(0.1, **TIGHT)), X),
 ]
 

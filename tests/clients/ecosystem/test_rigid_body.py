@@ -117,14 +117,13 @@ def _constrained(x, v):
 Q, V, U = uniform(3), normal(3), uniform(3, seed=2)
 HEIGHTS = np.array([0.3, -0.01, -0.02, 0.002])
 CASES = [
-    case("kinematics", _hands, Q),
-    case("inertia", _inertia, Q),
+    case("kinematics", _hands, Q), case("inertia", _inertia, Q),
     case("linkage_step", _linkage, Q, V, U, argnums=(0, 1, 2)),
     case("linkage_runge_kutta", _linkage_rk4, Q, V, U, argnums=(0, 1, 2)),
     case("tumbling_body", _tumble, uniform(4), normal(3), 1 + uniform(3), argnums=(0, 1, 2)),
     case("contact", _bounce, HEIGHTS, normal(4, 2), np.asarray(900.0), argnums=(0, 1, 2)),
     case("constraint", _constrained, np.array([[0.6, 0.8], [1.5, 1.2]]), normal(2, 2),
-         argnums=(0, 1)),
+        argnums=(0, 1)),
 ]  # fmt: skip
 
 

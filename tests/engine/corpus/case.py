@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from tests.oracles.jacobians import assert_orders
+
 
 @dataclass(frozen=True)
 class Case:
@@ -37,6 +39,19 @@ class Case:
 
     def __str__(self) -> str:
         return self.name
+
+    def check(self, num_random: int = 0, seed: int = 0) -> None:
+        """Forward, reverse, Markowitz and random orders, compiled, against the oracle.
+
+        Raises:
+          AssertionError: naming the order and the block that differs; or if a block of JAX's own
+            Jacobian is not finite or vanishes, because then the point is badly chosen.
+        """
+        how = (self.fun, self.args, self.argnums, self.oracle, num_random)
+        expected = assert_orders(*how, seed=seed, tol=self.tol)
+        leaves = [np.asarray(leaf, complex) for leaf in jax.tree.leaves(expected)]
+        assert all(np.isfinite(leaf).all() for leaf in leaves), "the point is badly chosen"
+        assert self.zero or all(leaf.any() for leaf in leaves if leaf.size), "a block vanishes"
 
 
 def case(name: str, fun: Callable[..., Any], *args: Any, **options: Any) -> Case:

@@ -228,8 +228,7 @@ JVP = [
 ]
 
 VJP = [
-    case("simple", lambda v: doubled(v * v) * v, V),
-    case("result_is_output", doubled, V),
+    case("simple", lambda v: doubled(v * v) * v, V), case("result_is_output", doubled, V),
     case("gated_gradient", lambda v: gated_gradient(v * v, 0.1, 0.5) * 3, V),
     case("several_results", lambda v, w: jax.tree.map(lambda x: x * v[0], two_way(v * w, w)), V, W,
         argnums=(0, 1)),
@@ -254,8 +253,8 @@ REMAT = [
         policy=jax.checkpoint_policies.dots_saveable)(v * v), V),
     case("checkpoint_names", lambda v: (jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.cos(
         x), "kept")) * x, policy=jax.checkpoint_policies.save_only_these_names("kept"))(v) * v), V),
-    case("checkpoint_in_scan", lambda v: lax.scan(jax.checkpoint(lambda c,
-        x: (jnp.sin(c) * x, c * c)), 0.5, v)[1], V),
+    case("checkpoint_in_scan", lambda v: lax.scan(jax.checkpoint(lambda c, x: (jnp.sin(c) * x, c
+        * c)), 0.5, v)[1], V),
     case("checkpoint_nested", lambda v: jax.checkpoint(lambda x: jax.checkpoint(jnp.sin)(x) * x)(v
         * v), V),
     case("checkpoint_of_custom_rule", lambda v: jax.checkpoint(lambda x: doubled(x) * x)(v * v), V),

@@ -96,6 +96,6 @@ DYNAMIC = [
         np.array(3)),
     case("dynamic_update_index", lambda x, i: lax.dynamic_update_index_in_dim(x * x, jnp.sin(x[0]),
         i, 0), X, np.array(1)),
-    case("history_buffer", lambda v: lax.fori_loop(1, 4, lambda i,
-        h: h.at[i].set(jnp.sin(h[i - 1]) * v[i]), jnp.zeros(5).at[0].set(v[0])), V),
+    case("history_buffer", lambda v: lax.fori_loop(1, 4,
+        lambda i, h: h.at[i].set(jnp.sin(h[i - 1]) * v[i]), jnp.zeros(5).at[0].set(v[0])), V),
 ]  # fmt: skip

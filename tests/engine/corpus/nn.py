@@ -21,37 +21,24 @@ COVERED_ELSEWHERE = {
 }
 
 ACTIVATIONS = {
-    "celu": nn.celu,
-    "elu": nn.elu,
+    "celu": nn.celu, "elu": nn.elu,
     "gelu": lambda x: nn.gelu(x) + nn.gelu(2 * x, approximate=False),
     "glu": nn.glu,
     "hard_sigmoid": lambda x: nn.hard_sigmoid(4 * x),
-    "hard_silu": nn.hard_silu,
-    "hard_swish": nn.hard_swish,
-    "hard_tanh": nn.hard_tanh,
-    "identity": nn.identity,
-    "leaky_relu": nn.leaky_relu,
-    "log1mexp": lambda x: nn.log1mexp(x * x + 0.1),
-    "log_sigmoid": nn.log_sigmoid,
+    "hard_silu": nn.hard_silu, "hard_swish": nn.hard_swish, "hard_tanh": nn.hard_tanh,
+    "identity": nn.identity, "leaky_relu": nn.leaky_relu,
+    "log1mexp": lambda x: nn.log1mexp(x * x + 0.1), "log_sigmoid": nn.log_sigmoid,
     "log_softmax": nn.log_softmax,
     "logmeanexp": lambda x: nn.logmeanexp(x, axis=1),
     "logsumexp": lambda x: nn.logsumexp(x, axis=0, b=np.array([[1.0], [0.5]])),
-    "mish": nn.mish,
-    "relu": nn.relu,
-    "relu6": lambda x: nn.relu6(8 * x),
-    "selu": nn.selu,
-    "sigmoid": nn.sigmoid,
-    "silu": nn.silu,
-    "soft_sign": nn.soft_sign,
+    "mish": nn.mish, "relu": nn.relu, "relu6": lambda x: nn.relu6(8 * x), "selu": nn.selu,
+    "sigmoid": nn.sigmoid, "silu": nn.silu, "soft_sign": nn.soft_sign,
     "softmax": lambda x: nn.softmax(x) + nn.softmax(x, axis=0, where=np.abs(X) < 1.2),
-    "softplus": nn.softplus,
-    "sparse_plus": nn.sparse_plus,
-    "sparse_sigmoid": nn.sparse_sigmoid,
+    "softplus": nn.softplus, "sparse_plus": nn.sparse_plus, "sparse_sigmoid": nn.sparse_sigmoid,
     "squareplus": nn.squareplus,
     "standardize": lambda x: nn.standardize(x, epsilon=1e-3),
-    "swish": nn.swish,
-    "tanh": nn.tanh,
-}
+    "swish": nn.swish, "tanh": nn.tanh,
+}  # fmt: skip
 _SAME_SHAPE = {"glu", "logmeanexp", "logsumexp"}
 
 FUNCTIONS = [
@@ -184,6 +171,6 @@ MODELS = [
         argnums=(0, 1, 2)),
     case("gradient_of_loss", lambda p, x: jax.grad(lambda p: jnp.sum(_mlp(p, x) ** 2))(p), MLP,
         normal(2), slow=True),
-    case("fixed_point_sweeps", lambda x: lax.fori_loop(0, 8, lambda _,
-        z: jnp.tanh(0.3 * np.eye(3)[::-1] @ z + x), jnp.zeros(3)), normal(3)),
+    case("fixed_point_sweeps", lambda x: lax.fori_loop(0, 8,
+        lambda _, z: jnp.tanh(0.3 * np.eye(3)[::-1] @ z + x), jnp.zeros(3)), normal(3)),
 ]  # fmt: skip

@@ -92,8 +92,8 @@ NESTED = [
     case("linearized", lambda v: jax.linearize(lambda u: jnp.sin(u) * u, v)[1](W), V),
     case("jacobian_by_elimination", veenv.jacve(lambda v: jnp.sin(v) * v.sum()), V),
     case("nested_jit", lambda v: jax.jit(lambda a: jax.jit(jnp.sin)(a) * a)(v) + v, V),
-    case("jit_with_two_results", lambda v: (lambda a,
-        b: a * b)(*jax.jit(lambda x: (jnp.sin(x), x * x))(v)), V),
+    case("jit_with_two_results", lambda v: (lambda a, b: a * b)(*jax.jit(lambda x: (jnp.sin(x), x
+        * x))(v)), V),
     case("jit_returns_input", lambda v: (lambda a, b: a * b)(*jax.jit(lambda x: (x, 2 * x))(v)), V),
     case("transposed_function", lambda v: jax.linear_transpose(lambda x: jnp.cumsum(x) * 2,
         v)(v * v)[0], V),
@@ -102,8 +102,7 @@ NESTED = [
 GRAPHS = [
     case("deep", lambda v: _deep(v, 8), uniform(3)),
     case("deeper", lambda v: _deep(v, 24), uniform(3), slow=True),
-    case("diamonds", _diamonds, uniform(3)),
-    case("wide", _wide, uniform(3)),
+    case("diamonds", _diamonds, uniform(3)), case("wide", _wide, uniform(3)),
     case("scalars", _scalars, 1.2, -0.7, argnums=(0, 1)),
     case("taken_apart", _taken_apart, V),
     case("scalar_by_vector", lambda s, v: s * v / (s + v.sum()) + s**2, S, V, argnums=(0, 1)),

@@ -35,8 +35,8 @@ CASES = [
     case("float32_to_float64", lambda x: jnp.cumsum(x.astype(jnp.float64)) ** 2, F32, tol=SINGLE),
     case("several_precisions", _mixed, X, F32, BF16, argnums=(0, 1, 2), oracle=_jacrev, tol=HALF,
         zero=True),
-    case("implicit_precisions", promoted(lambda x, y,
-        z: {"a": x * y, "b": jnp.sin(z) * y[0], "c": x @ (y * z[1])}), X, F32, BF16,
+    case("implicit_precisions", promoted(
+        lambda x, y, z: {"a": x * y, "b": jnp.sin(z) * y[0], "c": x @ (y * z[1])}), X, F32, BF16,
         argnums=(0, 1, 2), oracle=_jacrev, tol=HALF, zero=True),
     case("implicit_integers_and_booleans", promoted(lambda x: x * jnp.arange(4) + (x > 0) * x**2),
         X),

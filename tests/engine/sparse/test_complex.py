@@ -82,13 +82,11 @@ def test_stored_entries_of_complex_functions(fun, x64):
 
 @pytest.mark.parametrize(
     ("fun", "stored"),
-    [
-        (lambda z: jnp.roll(z, 1).real * z.imag, 2 * SIZE),
+    [(lambda z: jnp.roll(z, 1).real * z.imag, 2 * SIZE),
         (lambda z: jax.lax.dynamic_slice(z, (jnp.argmax(z.real),), (3,)).imag, 3),
-        (lambda z: z.reshape(2, 2).T.real.ravel() * 2, SIZE),
-    ],
+        (lambda z: z.reshape(2, 2).T.real.ravel() * 2, SIZE)],
     ids=["roll", "computed_places", "reshape"],
-)
+)  # fmt: skip
 def test_complex_arguments(fun, stored, x64):
     z = jnp.asarray([0.3 - 1j, 1.2 + 0.5j, -0.7j, 2.0])
     sparse = quick_jit(veenv.jacve(fun, sparse_representation=True))(z)

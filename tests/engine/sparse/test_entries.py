@@ -70,12 +70,8 @@ def rows(x, indices):
 
 
 CASES = {
-    "permutation": lambda x: jnp.sin(x)[PERM],
-    "flat_blocks": flat_blocks,
-    "springs": springs,
-    "graph_layer": graph_layer,
-    "cameras": cameras,
-    "padded_grid": padded_grid,
+    "permutation": lambda x: jnp.sin(x)[PERM], "flat_blocks": flat_blocks, "springs": springs,
+    "graph_layer": graph_layer, "cameras": cameras, "padded_grid": padded_grid,
     "set": lambda x: x.at[3:7].set(x[:4] ** 2),
     "set_indices": lambda x: jnp.sin(x).at[np.array([1, 5, 30])].set(x[:3] ** 2),
     "add_twice": lambda x: jnp.sin(x).at[np.array([1, 1, 30])].add(x[:3] ** 2),
@@ -113,6 +109,9 @@ CASES = {
     "running": lambda x: jnp.cumsum(x.reshape(3, 4) ** 2, 1) * jnp.cumprod(x.reshape(3, 4), 0),
     "pooled": lambda x: jax.lax.reduce_window(x.reshape(3, 4) ** 2, 0.0, jax.lax.add, (2, 2),
         (1, 2), "SAME"),
+    "product": lambda x: jnp.sin(x.reshape(3, 4)) @ x.reshape(3, 4).T,
+    "sum": lambda x: x.sum() * x,
+    "scan": lambda x: jax.lax.scan(lambda c, a: (c * a, c + a), 1.0, x)[1],
     "two_convolved": lambda x: jnp.convolve(x[:8], x[8:] ** 2),
     "grouped_convolution": lambda x: jax.lax.conv_general_dilated(x.reshape(1, 2, 6),
         np.arange(1.0, 7).reshape(2, 1, 3), (1,), "SAME", feature_group_count=2),
@@ -145,11 +144,9 @@ def test_what_a_known_select_shuts_out_may_be_infinite(x64):
 
 @pytest.mark.parametrize(
     ("name", "order"),
-    spared(
-        itertools.product(["springs", "graph_layer"], ["forward", "markowitz"]),
-        ("springs", "markowitz"),
-    ),
-)
+    spared(itertools.product(["springs", "graph_layer"], ["forward", "markowitz"]),
+        ("springs", "markowitz")),
+)  # fmt: skip
 def test_every_order_gives_the_same(name, order, x64):
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
     jacobian, dense = sparse_beside_dense(CASES[name], x, order=order, oracle=jax.jacfwd)

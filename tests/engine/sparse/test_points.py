@@ -126,14 +126,6 @@ def test_blocks_of_many_kinds(point, added):
     check(assembled(point, added))
 
 
-def test_elements_are_one_equation():
-    """However long the function of a point is, what is left are moves."""
-    names = equations_of(assembled(of_parts))
-    assert "gather" in names
-    assert points.NAME in names
-    assert {"sin", "tanh", "mul"}.isdisjoint(names)
-
-
 def test_a_part_before_and_behind_a_sum_of_neighbours():
     def fun(x):
         force = assembled(lambda u, data, order: chain(u, data))

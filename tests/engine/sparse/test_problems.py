@@ -12,17 +12,9 @@ from scripts.benchmarks.functions import sparse_problems
 from tests.oracles.jacobians import quick_jit
 
 SIZES = {
-    "hexahedra": 2,
-    "shell": 5,
-    "poses_3d": 8,
-    "rod": 12,
-    "network": 20,
-    "time_steps": 12,
-    "attention": 12,
-    "upwind": 12,
-    "phases": 4,
-    "pipes": 8,
-}
+    "hexahedra": 2, "shell": 5, "poses_3d": 8, "rod": 12, "network": 20, "time_steps": 12,
+    "attention": 12, "upwind": 12, "phases": 4, "pipes": 8,
+}  # fmt: skip
 SLOW = {"hexahedra", "shell", "poses_3d", "rod", "attention", "upwind"}
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SIZES]
 

@@ -68,19 +68,6 @@ def test_hessians(fun, x64):
     np.testing.assert_allclose(np.asarray(sparse), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_hessians_by_several_arguments(x64):
-    def fun(x, y):
-        return jnp.sum(jnp.sin(x) * y[1:] * y[:-1])
-
-    args = X[:3], X[:4]
-    found, expected = quick_jit(
-        lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
-    )(*args)
-    for row, wanted in zip(found, expected, strict=True):
-        for block, dense in zip(row, wanted, strict=True):
-            np.testing.assert_allclose(block, dense, rtol=1e-12, atol=1e-12)
-
-
 def test_hessians_by_meshes_and_trees(x64):
     """Blocks of two leaves in a row, of which one is another's transpose; gathers on both sides."""
     at = np.array([2, 0, 1, 1, 3])

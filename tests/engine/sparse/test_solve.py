@@ -1,4 +1,4 @@
-"""Sparse Jacobians in solvers: our own, and SciPy's."""
+"""Systems of equations by sparse Jacobians."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, optimize
 
 import veenv
 from tests.oracles.jacobians import quick_jit
@@ -110,46 +109,3 @@ def test_systems_without_a_diagonal_are_solved(x64):
         dense[pattern.rows, pattern.cols] = values
         if np.linalg.cond(dense) < 1e6:
             np.testing.assert_allclose(dense @ solving._sparse(pattern, values, b), b, atol=1e-8)
-
-
-def test_recipe_least_squares(x64):
-    value, jacobian = jax.jit(ring), jax.jit(veenv.jacve(ring, sparse_representation=True))
-    found = optimize.least_squares(
-        value, np.full(N, 0.5), jac=lambda x: jacobian(x).to_scipy("csr"), tr_solver="lsmr"
-    )
-    np.testing.assert_allclose(value(found.x), 0, atol=1e-6)
-
-
-def test_recipe_newton(x64):
-    from scipy.sparse.linalg import spsolve
-
-    value, jacobian = jax.jit(ring), jax.jit(veenv.jacve(ring, sparse_representation=True))
-    x = np.full(N, 0.5)
-    for _ in range(8):
-        x = x - spsolve(jacobian(x).to_scipy("csc"), np.asarray(value(x)))
-    np.testing.assert_allclose(value(x), 0, atol=1e-12)
-
-
-def test_recipe_root(x64):
-    """`root` takes dense Jacobians only; a Krylov method takes products with one."""
-    value, jacobian = jax.jit(ring), jax.jit(veenv.jacve(ring, sparse_representation=True))
-    found = optimize.root(value, np.full(N, 0.5), jac=lambda x: np.asarray(jacobian(x)))
-    np.testing.assert_allclose(value(found.x), 0, atol=1e-9)
-
-
-# SciPy's BDF subtracts rows of an array that it has not filled yet, and does not read the result.
-@pytest.mark.filterwarnings("ignore:invalid value encountered in subtract:RuntimeWarning")
-def test_recipe_solve_ivp(x64):
-    def slope(x):
-        return -ring(x)
-
-    value, jacobian = jax.jit(slope), jax.jit(veenv.jacve(slope, sparse_representation=True))
-    found = integrate.solve_ivp(
-        lambda t, x: value(x),
-        (0, 40),
-        np.full(N, 0.5),
-        method="BDF",
-        jac=lambda t, x: jacobian(x).to_scipy("csc"),
-    )
-    assert found.success
-    np.testing.assert_allclose(ring(found.y[:, -1]), 0, atol=1e-4)

@@ -27,17 +27,12 @@ _CANCEL = "zeros by cancellation, which no structure says"
 _MASKED = "weights that a mask makes zero are zero by their values"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
-    "custom_vjp-linear_call": _OWN,
-    "fft-fft_parts": _CANCEL,
-    "fft-odd_length_rfft": _CANCEL,
-    "fft-rfft_irfft": _CANCEL,
-    "fft-spectral_derivative": _CANCEL,
-    "graph-pairwise_distances": _CANCEL,
-    "linalg-custom_root": _OWN,
-    "linalg-eigh_vectors": _CANCEL,
+    "custom_vjp-linear_call": _OWN, "fft-fft_parts": _CANCEL, "fft-odd_length_rfft": _CANCEL,
+    "fft-rfft_irfft": _CANCEL, "fft-spectral_derivative": _CANCEL,
+    "graph-pairwise_distances": _CANCEL, "linalg-custom_root": _OWN, "linalg-eigh_vectors": _CANCEL,
     "nn-dot_product_attention_causal": _MASKED,
     "pool-gradient_of_max_pool": "which element a window takes is computed",
-}
+}  # fmt: skip
 """What stores more than 1.05 times as much, and why."""
 
 

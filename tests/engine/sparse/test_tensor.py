@@ -77,7 +77,8 @@ def test_arithmetic(both):
         np.testing.assert_allclose(np.asarray(found), expected, err_msg=name, **CLOSE)
     v = np.random.default_rng(1).normal(size=(2, *jacobian.out_shape))
     np.testing.assert_allclose(v @ jacobian, np.tensordot(v, dense, rank), **CLOSE)
-    np.testing.assert_allclose(jacobian @ X, dense @ X, **CLOSE)
+    for columns in (X, np.stack([X, X**2], 1)):
+        np.testing.assert_allclose(jacobian @ columns, dense @ columns, **CLOSE)
 
 
 def test_parts(both):
@@ -188,6 +189,8 @@ def test_what_cannot_be_done_is_said():
         jacobian[0, 0, 0]
     with pytest.raises(ValueError, match=r"last axes must be \(2,\)"):
         jnp.ones(3) @ jacobian
+    with pytest.raises(ValueError, match=r"first axes must be \(3,\)"):
+        jacobian @ jnp.ones(4)
     cut = veenv.jacve(lambda x, i: jax.lax.dynamic_slice(x, (i,), (4,)), sparse_representation=True)
     with pytest.raises(ValueError, match="computed"):
         jax.jit(lambda x, i: cut(x, i).values())(jnp.ones(64), 2)
