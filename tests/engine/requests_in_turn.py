@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
+from tests.oracles.jacobians import dense
 
 SCALE = 2.0
 TABLES = np.sin(np.arange(9.0)).reshape(3, 3), np.cos(np.arange(9.0)).reshape(3, 3)
@@ -130,11 +131,6 @@ def as_number(case: Case) -> Callable[..., Any]:
         return sum(map(jnp.sum, leaves))
 
     return number
-
-
-def dense(result: Any) -> Any:
-    is_sparse = lambda x: isinstance(x, veenv.SparseTensor)  # noqa: E731
-    return jax.tree.map(lambda x: x.todense() if is_sparse(x) else x, result, is_leaf=is_sparse)
 
 
 def first_argnum(case: Case) -> int:

@@ -9,7 +9,7 @@ import veenv
 from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
-from tests.oracles.jacobians import assert_same, orders, quick_jit
+from tests.oracles.jacobians import assert_same, dense, orders, quick_jit
 from tests.sampling import thinned
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -61,14 +61,9 @@ def test_sparse(case: Case):
     @quick_jit
     def run(*args):
         graph = veenv.make_graph(case.fun, case.argnums)(*args)
-        ours = [
-            jax.tree.map(
-                lambda block: block.todense(),
-                veenv.jacve(case.fun, ids, case.argnums, sparse_representation=True)(*args),
-                is_leaf=lambda x: isinstance(x, veenv.SparseTensor),
-            )
-            for ids in (graph.reverse(), next(iter(orders(graph, 1, seed=2))))
-        ]
+        several = graph.reverse(), next(iter(orders(graph, 1, seed=2)))
+        options = {"argnums": case.argnums, "sparse_representation": True}
+        ours = [dense(veenv.jacve(case.fun, ids, **options)(*args)) for ids in several]
         return case.oracle(case.fun, case.argnums)(*args), ours
 
     expected, ours = run(*case.args)

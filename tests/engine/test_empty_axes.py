@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import dense, quick_jit
 
 NAMED = {
     "ravel": (lambda x: jnp.sin(x).ravel(), (0, 3)),
@@ -28,11 +28,6 @@ NAMED = {
     "determinants": (jnp.linalg.det, (0, 2, 2)),
 }  # fmt: skip
 SIZES = st.sampled_from([0, 0, 1, 2, 3])
-
-
-def dense(tree):
-    sparse = lambda x: isinstance(x, veenv.SparseTensor)  # noqa: E731
-    return jax.tree.map(lambda x: x.todense() if sparse(x) else x, tree, is_leaf=sparse)
 
 
 def alike(found, wanted):

@@ -77,14 +77,7 @@ def test_forward_mode_takes_the_place_of_a_long_tape(x64, name):
     assert used[0] <= 2 * used[1]
 
 
-def lattice(m):
-    """A state of 40 numbers in 60 steps, by three parameters."""
-    grid = jnp.linspace(0.0, 1.0, 40)
-    tick = lambda _, u: u + m[0] * jnp.sin(jnp.roll(u, 1) - m[1] * u) * grid + m[2]  # noqa: E731
-    return jax.lax.fori_loop(0, 60, tick, grid * m[0])[5]
-
-
-@pytest.mark.parametrize("fun", [american, lattice, lambda m: american(m) * m[3]])
+@pytest.mark.parametrize("fun", [american, lambda m: american(m) * m[3]])
 def test_a_tape_is_counted_before_one_mode_becomes_the_kernel(fun):
     """Fewer operations are no less time where each of them is written and read again."""
     explained = veenv.explain(fun, jnp.array([1.0, 0.05, 0.3, 1.0]), batch=64)

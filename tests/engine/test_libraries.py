@@ -58,7 +58,7 @@ def _loop(kind: str, dtype: str = "complex64", steps: int = 4, **options: Any) -
             return turn + 1, y + _turned(a, y), beside * a[1] + (y * y.conj()).real[0]
 
         start = 0, _state(a, dtype), jnp.sum(a)
-        unfinished = lambda s: s[0] < steps  # noqa: E731
+        unfinished = lambda s: (s[0] < steps) & (abs(s[1]).sum() < 99)  # noqa: E731
         return _numbers(eqxi.while_loop(unfinished, step, start, kind=kind, **options)[1:])
 
     return fun

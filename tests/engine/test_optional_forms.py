@@ -181,11 +181,6 @@ def test_what_was_asked_for_raises(options: dict[str, Any], monkeypatch: pytest.
     monkeypatch.setattr(jacobian, "_eliminated", _fails)
     with pytest.raises(UnforeseenError):
         jax.jit(veenv.jacve(smooth, **options))(X)
-
-
-def test_a_fused_function_raises(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_support, "STRICT", False)
-    monkeypatch.setattr(fusing, "unroll", _fails)
     with pytest.raises(UnforeseenError):
         veenv.fuse(smooth)(X)
 

@@ -208,14 +208,6 @@ def test_containers_outside_of_jit(name):
     assert_same(jacve(fun)(arg), jax.jacrev(fun)(arg))
 
 
-def test_containers_in_several_arguments():
-    def fun(d, p, s):
-        return [d["a"] * p.left + s, d["a"] @ p.right]
-
-    args = ({"a": X}, Pair(Y, X), 0.5)
-    assert_compiled_same([(jacve(fun, argnums=(1, 0)), jax.jacrev(fun, (1, 0)))], *args)
-
-
 def test_keyword_arguments_are_passed_and_not_differentiated():
     def fun(x, *, scale, mode="sin"):
         return getattr(jnp, mode)(x) * scale
@@ -294,12 +286,6 @@ def test_numbers_of_vertices_do_not_depend_on_jit_where_values_decide():
     assert_same(inside(X), jax.jacrev(_decided_by_value)(X, n))
 
 
-def test_value_and_jacve():
-    value, jacobian = value_and_jacve(product, argnums=(0, 2))(*ARGS)
-    assert_same(value, product(*map(jnp.asarray, ARGS)))
-    assert_same(jacobian, quick_jit(jax.jacrev(product, (0, 2)))(*ARGS))
-
-
 def test_counts_come_last():
     graph = veenv.make_graph(product, (0, 1))(*ARGS)
     jacobian, counts = jacve(product, "forward", (0, 1), count_ops=True)(*ARGS)
@@ -311,13 +297,6 @@ def test_counts_come_last():
     result = value_and_jacve(lambda x: (x * x, x), has_aux=True, count_ops=True)(X)
     assert isinstance(result[-1], veenv.Counts)
     assert_same(result[1], jnp.diag(2 * X))
-
-
-def test_closed_over_values_and_tracers():
-    def outer(y):
-        return jacve(lambda x: jnp.sin(x) * y, "forward")(jnp.asarray(X))
-
-    assert_same(jax.jit(outer)(Y), quick_jit(jax.jacrev(lambda x: jnp.sin(x) * Y))(X))
 
 
 HOLOMORPHIC = {

@@ -93,5 +93,7 @@ def test_no_order_for_rules_of_both_kinds():
         return x
 
     clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
-    with pytest.raises(ValueError, match="no order can apply the derivative rules of"):
+    with pytest.raises(
+        ValueError, match=r"no order can apply the .* rules of (?=.*clipped)(?=.*sine)"
+    ):
         veenv.jacve(lambda x: jnp.cos(sine(clipped(jnp.exp(x)) * 2) * x))(X)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import assert_same, quick_jit
+from tests.engine.corpus.custom import doubled
+from tests.oracles.jacobians import assert_same, dense, quick_jit
 from tests.sampling import few, spared
 from veenv.graph.linearity import is_linear
 from veenv.graph.program import trace
@@ -104,7 +105,6 @@ def test_allowed_orders_give_what_reverse_mode_gives(name):
     rng = np.random.default_rng(0)
     named = [graph.forward(), graph.markowitz(), tuple(rng.permutation(graph.eliminable).tolist())]
     orders = {graph.reverse(), *map(graph.legal, named)}
-    is_sparse = lambda leaf: isinstance(leaf, veenv.SparseTensor)  # noqa: E731
 
     @quick_jit
     def run(x):
@@ -114,7 +114,7 @@ def test_allowed_orders_give_what_reverse_mode_gives(name):
             assert counts.executed == graph.cost(ids, "executed")
             found.append(got)
         sparse = veenv.jacve(fun, graph.legal(named[-1]), sparse_representation=True)(x)
-        found.append(jax.tree.map(lambda j: j.todense(), sparse, is_leaf=is_sparse))
+        found.append(dense(sparse))
         return jax.jacrev(fun)(x), found
 
     expected, found = run(X)
@@ -200,14 +200,6 @@ def test_random_programs_with_random_rules(choices, seed):
         assert_same(quick_jit(veenv.jacve(fun, ids))(X), expected)
 
 
-@jax.custom_vjp
-def tripled(x):
-    return jnp.sin(x)
-
-
-tripled.defvjp(lambda x: (tripled(x), x), lambda x, g: (3 * g * jnp.cos(x),))
-
-
 @pytest.mark.parametrize(
     ("shape", "order"),
     spared(
@@ -217,8 +209,8 @@ tripled.defvjp(lambda x: (tripled(x), x), lambda x, g: (3 * g * jnp.cos(x),))
 def test_a_cotangent_rule_in_a_body_under_jit(shape, order):
     """A scan, by a scalar or pushed forward; JAX raises where such a tangent is compiled."""
     point = X if shape else 0.3
-    scan = lambda x: lax.scan(lambda c, _: (tripled(c) * c, c), x, None, length=3)  # noqa: E731
-    fork = lambda x: lax.cond(jnp.sum(x) > 0, tripled, jnp.cos, x)  # noqa: E731
+    scan = lambda x: lax.scan(lambda c, _: (doubled(c) * c, c), x, None, length=3)  # noqa: E731
+    fork = lambda x: lax.cond(jnp.sum(x) > 0, doubled, jnp.cos, x)  # noqa: E731
     for body in (scan, fork):
         fun = lambda x, body=body: jax.tree.map(lambda y: y * jnp.sum(x), body(x * x))  # noqa: E731
         expected = quick_jit(jax.jacrev(fun))(jnp.asarray(point))

@@ -34,6 +34,12 @@ def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: floa
         assert_same(got, expected, tol)
 
 
+def dense(tree: Any) -> Any:
+    """The tree with its sparse tensors as arrays."""
+    is_sparse = lambda x: isinstance(x, veenv.SparseTensor)  # noqa: E731
+    return jax.tree.map(lambda x: x.todense() if is_sparse(x) else x, tree, is_leaf=is_sparse)
+
+
 def sparse_beside_dense(
     fun: Any, *args: Any, oracle: Any = jax.jacrev, **options: Any
 ) -> tuple[veenv.SparseTensor, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import pytest
@@ -56,25 +55,6 @@ def _checkpointed(x):
     return eqx.filter_checkpoint(lambda y: jnp.sin(y) * y)(x) ** 2
 
 
-def _loop(kind):
-    """A bounded loop whose number of steps depends on the values."""
-
-    def fun(x):
-        def body(carry):
-            n, y = carry
-            return n + 1, jnp.cos(y) * x + 0.1 * y
-
-        def more(carry):
-            return (carry[0] < 5) & (carry[1].sum() < 10.0)
-
-        options = {"max_steps": 8, "kind": kind}
-        if kind == "checkpointed":
-            options["checkpoints"] = 3
-        return eqxi.while_loop(more, body, (jnp.asarray(0), x), **options)[1]
-
-    return fun
-
-
 @eqx.filter_custom_vjp
 def _scaled(x, factor):
     return jnp.sin(x) * factor
@@ -115,8 +95,6 @@ def _cases():
             ),
             _module("rotary", lambda: eqx.nn.RotaryPositionalEmbedding(4), _plain, 3, 4),
             case("checkpoint", _checkpointed, uniform(3)),
-            case("bounded_loop", _loop("bounded"), uniform(3)),
-            case("checkpointed_loop", _loop("checkpointed"), uniform(3)),
             case("filter_custom_vjp", lambda x: _scaled(x * x, 3.0) * x, uniform(3)),
             case("filter_custom_jvp", lambda x: _softened(x * x, width=2.0) * x, uniform(3)),
         ]

@@ -370,12 +370,8 @@ def sampled(name):
 def test_a_table_of_numbers_takes_no_more_than_its_products_by_hand():
     """Signs of a product of quaternions are known, and most of them are zero."""
     signs = np.zeros((4, 4, 4))
-    for (
-        i,
-        j,
-        k,
-        s,
-    ) in "0001 0111 0221 0331 1011 110- 1231 132- 2021 213- 220- 2311 3031 3121 321- 330-".split():
+    table = "0001 0111 0221 0331 1011 110- 1231 132- 2021 213- 220- 2311 3031 3121 321- 330-"
+    for i, j, k, s in table.split():
         signs[int(i), int(j), int(k)] = 1 if s == "1" else -1
     n, ends = 20, np.stack([np.arange(19), np.arange(1, 20)])
 
