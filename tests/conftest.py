@@ -55,13 +55,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 SEARCHES = (
-    "tests/search/",
-    "tests/orders/",
-    "tests/agents/test_large.py",
-    "tests/agents/test_policy.py",
-    "tests/graph/test_reverse_only.py",
-    "tests/scripts/test_evaluate.py",
-)
+    "tests/search/", "tests/orders/", "tests/agents/test_large.py", "tests/agents/test_policy.py",
+    "tests/graph/test_reverse_only.py", "tests/scripts/test_evaluate.py",
+)  # fmt: skip
 """Tests that need the kernels of the searches, which take a minute to compile."""
 
 

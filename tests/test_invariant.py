@@ -7,6 +7,7 @@ the jaxpr that the engine emits, which is counted by code that knows nothing of 
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import jax
 import numpy as np
@@ -23,6 +24,7 @@ from veenv.graph.program import trace
 from veenv.structure.structure import Link
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
+LONG = [*TASKS, "RoeFlux_3d", "Encoder"]
 
 
 def prepared(fun, args, argnums):
@@ -63,10 +65,13 @@ def assert_emitted_operations(lin, edges, order):
         assert count_multiplications(jaxpr) + count_additions(jaxpr) == expected, order
 
 
-@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp"])
-def test_counts_equal_emitted_multiplications(name):
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [*product(TASKS[3:], [1]), *(pytest.param(name, 50, marks=pytest.mark.slow) for name in LONG)],
+)
+def test_counts_equal_emitted_multiplications(name, number):
     task = veenv.tasks.get(name)
-    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=1)
+    assert_emitted_counts(task.fun, task.example_args(), task.argnums, number)
 
 
 def test_what_is_emitted_computes_the_jacobian(x64):
@@ -80,13 +85,6 @@ def test_what_is_emitted_computes_the_jacobian(x64):
         emitted = elimination.elimination_jaxpr(lin, edges["executed"], order)
         (found,) = jaxpr_as_fun(emitted)(*values)
         np.testing.assert_allclose(found, np.cos(2 * x), rtol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*TASKS, "RoeFlux_3d", "Encoder"])
-def test_counts_equal_emitted_multiplications_on_many_orders(name):
-    task = veenv.tasks.get(name)
-    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=50)
 
 
 @pytest.mark.parametrize("name", spared(TASKS, "HumanHeartDipole", "mlp"))

@@ -59,19 +59,6 @@ def test_every_return_is_the_cost_of_its_order():
     assert (discounts[:-1] == 1).all()
 
 
-def test_finds_a_better_order_than_random_play(random_best):
-    env, simulations = veenv.make("HumanHeartDipole"), 32
-    states = jax.jit(lambda key: play(env, key, 1, simulations))(jax.random.key(0))
-    state = jax.tree.map(lambda leaf: leaf[0], states)
-    best = env.graph.cost(env.order(state))
-    assert best == int(state.cost)
-    # Every simulation plays the rest of an episode to value its leaf.
-    episodes = env.max_steps * (simulations + 1)
-    assert episodes <= 4096
-    print(f"mctx {best}, random play {random_best(episodes)}")
-    assert best < random_best(episodes)
-
-
 def test_script_prints_counts_and_order(tmp_path):
     command = [sys.executable, str(SCRIPT), "--task", "Robertson", "--num-simulations", "4"]
     usual = {

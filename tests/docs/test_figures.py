@@ -77,19 +77,10 @@ def test_the_page_says_how_fast_kernels_are():
     assert len(KERNELS) == 10
 
 
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        (
-            "docs/comparison.md",
-            "{RoeFlux_3d} on RoeFlux_3d, {RobotArm_6DOF} on RobotArm_6DOF, {RoeFlux_1d} on "
-            "RoeFlux_1d, {PropaneCombustion} on PropaneCombustion and {HumanHeartDipole} on",
-        ),
-    ],
-)
-def test_pages_cite_the_kernels(page, said):
-    ratios = {name: kernel_ratio(name, 65536, "best-operations") for name in KERNELS}
-    assert said.format(**ratios) in text_of(page)
+def test_the_comparison_cites_the_kernels():
+    names = "RoeFlux_3d RobotArm_6DOF RoeFlux_1d PropaneCombustion HumanHeartDipole".split()
+    *first, last = (f"{kernel_ratio(n, 65536, 'best-operations')} on {n}" for n in names)
+    assert f"{', '.join(first)} and {last}" in text_of("docs/comparison.md")
 
 
 def test_the_comparison_says_what_the_engine_takes():

@@ -14,13 +14,9 @@ PAGES = [ROOT / "docs" / "reference.md"]
 NAMES = re.findall(r"^::: (\S+)$", "".join(p.read_text("utf-8") for p in PAGES), re.MULTILINE)
 PUBLIC = ["veenv", "veenv.env", "veenv.env.adapters", "veenv.export", "veenv.graph", "veenv.orders"]
 PUBLIC += [
-    "veenv.rules",
-    "veenv.search",
-    "veenv.structure",
-    "veenv.tasks",
-    "veenv.testing",
+    "veenv.rules", "veenv.search", "veenv.structure", "veenv.tasks", "veenv.testing",
     "veenv.agents",
-]
+]  # fmt: skip
 
 
 def found(name: str) -> object:

@@ -33,12 +33,8 @@ def test_references_can_be_cited():
 def test_the_licence_of_data_of_others_comes_along():
     notice = text_of("NOTICE")
     for part in (
-        "tests/data",
-        "graphax",
-        "alphagrad",
-        "Jamie Lohoff",
-        "Permission is hereby granted",
-    ):
+        "tests/data", "graphax", "alphagrad", "Jamie Lohoff", "Permission is hereby granted",
+    ):  # fmt: skip
         assert part in notice
     assert "NOTICE" in tomllib.loads(text_of("pyproject.toml"))["project"]["license-files"]
 

@@ -9,6 +9,7 @@ import pytest
 
 import veenv
 from scripts.docs import pages, pictures
+from tests.sampling import spared
 from veenv.orders.shipped import shipped_orders
 
 RECORDS = json.loads(pages.RECORDS.read_text(encoding="utf-8"))
@@ -31,24 +32,17 @@ def test_best_counts_are_those_of_shipped_orders():
         assert found["edges"] == shipped[name][0].num_edges, name
 
 
-def check(name):
+@pytest.mark.parametrize(
+    "name", spared([name for name in RECORDS if not name.endswith("_Jacobian")], *SMALL)
+)
+def test_records_and_pictures_are_of_the_graph(name):
+    """But of the two Jacobians, which newer versions trace differently."""
     found = json.loads(json.dumps(pages.record(veenv.tasks.get(name))))
     assert found == RECORDS[name]
     drawn = (pictures.FOLDER / "tasks" / f"{name}.svg").read_text(encoding="utf-8")
     assert drawn == pictures.graph_picture(veenv.make(name).graph)
     section = pages.screen(veenv.tasks.get(name), found)
     assert len(section.splitlines()) < 30  # a screen
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_records_and_pictures_are_of_the_graph(name):
-    check(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RECORDS if not name.endswith("_Jacobian")])
-def test_records_and_pictures_are_of_every_graph(name):
-    check(name)  # the two Jacobians are traced differently by newer versions
 
 
 @pytest.mark.parametrize(

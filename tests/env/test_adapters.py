@@ -97,22 +97,12 @@ CHECKED = ["arrays", "numbers", "mlp", "PropaneCombustion", "LIF"]
 
 
 @pytest.mark.parametrize("checked", spared(CHECKED), indirect=True)
-def test_check_env_accepts_the_environment(checked):
-    check_env(VertexEnv(checked), episodes=1)
-
-
-@pytest.mark.parametrize("checked", spared(CHECKED), indirect=True)
-def test_check_env_accepts_a_larger_spec(checked):
+def test_check_env_accepts_the_environment_and_a_larger_spec(checked):
     env = VertexEnv(checked)
-    small = env.spec
-    padded = VertexEnv(
-        env.graph,
-        spec=small.padded(
-            num_inputs=small.num_inputs + 1,
-            num_actions=small.num_actions + 3,
-            num_outputs=small.num_outputs + 2,
-        ),
-    )
+    check_env(env, episodes=1)
+    names = "num_inputs num_actions num_outputs".split()
+    larger = {name: getattr(env.spec, name) + k for k, name in enumerate(names, 1)}
+    padded = VertexEnv(env.graph, spec=env.spec.padded(**larger))
     check_env(padded, params=padded.default_params, episodes=1)
 
 

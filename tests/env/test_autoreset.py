@@ -50,19 +50,6 @@ def test_next_step_shows_the_end_and_then_the_beginning(envs):
         np.testing.assert_array_equal(obs["adjacency"], first["adjacency"])
 
 
-def test_same_step_gives_the_same_episodes(envs):
-    env = envs[AutoresetMode.SAME_STEP]
-    _, info = env.reset()
-    returns = np.zeros(3)
-    for _ in range(STEPS):
-        _, reward, terminated, _, info = env.step(first_legal(info))
-        returns += reward
-    assert terminated.all()
-    final = info["final_info"]
-    np.testing.assert_array_equal(-returns, final["total"])
-    assert [env.tasks.graphs[0].cost(order) for order in final["order"]] == final["total"].tolist()
-
-
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
 def test_an_illegal_move_ends_one_environment_only(envs, mode):
     env = envs["NextStep" if mode == "NextStep" else AutoresetMode.SAME_STEP]

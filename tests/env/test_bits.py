@@ -81,12 +81,6 @@ def test_members_of_many_sets_in_a_row(n, room):
     assert not np.asarray(one[num:]).any()
 
 
-def test_columns_are_replaced():
-    table = jnp.zeros((2, 3))
-    found = with_columns(table, {2: jnp.array([1.0, 2.0])})
-    assert found.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, 2.0]]
-
-
 def test_columns_are_replaced_in_a_table_of_whole_vectors():
     table = jnp.arange(16.0).reshape(2, 8)
     found = with_columns(table, {6: jnp.array([-1.0, -2.0]), 0: jnp.array([-3.0, -4.0])})

@@ -144,19 +144,6 @@ def kept_outputs_at(*x):
     return kept_outputs(x)
 
 
-def test_observation_lies_in_its_space(env):
-    state, step = env.init(), jax.jit(env.step)
-    for slot in (0, 40):
-        obs, state, *_ = step(None, state, slot)
-        fields = {
-            "adjacency": np.asarray(obs.adjacency),
-            "features": np.asarray(obs.features),
-            "action_mask": np.asarray(obs.action_mask).astype(np.int8),
-        }
-        assert env.observation_space.contains(fields)
-    assert env.action_space.n == env.num_actions == 78
-
-
 @pytest.mark.parametrize("sizes", [(2, 3, 3, 5), (0, 1, 2)], ids=["full", "empty"])
 def test_no_product_takes_more_operations_than_its_bound(sizes):
     """With the additions of the sum it enters: twice the sizes of its three variables."""

@@ -113,13 +113,6 @@ def test_every_order_costs_in_the_environment_what_it_costs_in_the_graph(cost, l
         assert episode_cost(large, cost, order) == sum(costs)
 
 
-def test_a_batch_is_counted_exactly(large):
-    env = VertexEnv(large)
-    states = jax.jit(random_episodes, static_argnums=(0, 2))(env, jax.random.key(0), 20)
-    orders = np.array(large.eliminable)[np.asarray(states.order)]
-    assert states.cost.tolist() == [large.cost(tuple(map(int, order))) for order in orders]
-
-
 def test_a_chunk_of_pairs_is_added_up_exactly(monkeypatch):
     """All pairs of one vertex at once; the lower halves of their costs have all bits set."""
     monkeypatch.setattr(rules_array, "PAIRS", 2 * MOST_ADDENDS)

@@ -59,16 +59,6 @@ def test_vertices_that_are_gone_lie_below_the_edges(graph):
     assert len(below) == 2  # the last one is in colour
 
 
-def test_what_cannot_be_drawn_says_so(graph):
-    _, state = veenv.make("Robertson").reset()
-    with pytest.raises(TypeError, match="needs its environment"):
-        veenv.draw(state)
-    with pytest.raises(TypeError, match="need their graph"):
-        veenv.draw((1, 2))
-    with pytest.raises(ValueError, match="another graph"):
-        veenv.draw(veenv.best_order("BlackScholes"), graph)
-
-
 def test_an_animation_has_a_picture_for_every_elimination(graph, tmp_path):
     count = veenv.animate(tmp_path / "a.gif", graph.markowitz(), graph, seconds=1.0)
     assert count == len(graph.eliminable) + 1
@@ -100,6 +90,11 @@ def test_what_is_not_drawn(graph, tmp_path):
     for arguments in ((graph, ids, str(path)), (ids, str(path)), (veenv.best_order("mlp"), path)):
         with pytest.raises(TypeError, match="expected the file first, got"):
             veenv.animate(*arguments)
+    _, state = veenv.make("Robertson").reset()
+    with pytest.raises(TypeError, match="needs its environment"):
+        veenv.draw(state)
+    with pytest.raises(ValueError, match="another graph"):
+        veenv.draw(veenv.best_order("BlackScholes"), graph)
     for what in (3, None, {1: 2}):
         with pytest.raises(TypeError, match="expected a graph, a task's name, an order or a state"):
             veenv.draw(what, graph)

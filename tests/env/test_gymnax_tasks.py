@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -52,20 +51,13 @@ def test_a_task_set_draws_a_task_at_every_reset():
     assert set(task) == {0, 1}
 
 
-def test_flat_observations_are_vectors():
-    obs, _ = GymnaxEnv(veenv.make("Robertson", observation="flat")).reset()
-    assert obs.shape == (48,)
-    assert jnp.issubdtype(obs.dtype, jnp.floating)
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_states_have_a_space_an_observation_and_a_picture(several):
     played = TaskDistribution.of(["Robertson"] * 2) if several else veenv.make("Robertson")
     env = GymnaxEnv(played)
     shown, state = env.reset(jax.random.key(0))
     inner = state.state if several else state
-    for found, expected in zip(*map(jax.tree.leaves, (env.get_obs(state), shown)), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    jax.tree.map(np.testing.assert_array_equal, env.get_obs(state), shown)
     space = env.state_space()
     space = space.spaces["state"] if several else space
     present, order = np.asarray(inner.core.present), np.asarray(inner.order)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.env.games import kept_outputs, new_game, small_graph, with_units
+from tests.sampling import spared
 from veenv.env import VertexEnv
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
@@ -35,16 +36,16 @@ def constants(graph, cost, options):
     return reference, max(1, best) if options.get("normalise") else 1
 
 
+RETURNS = [
+    ("PropaneCombustion", "executed", {"shaping": "reverse"}),
+    ("PropaneCombustion", "multiplications", {"normalise": True}),
+    ("PropaneCombustion", "multiplications", BOTH), ("LIF", "executed", BOTH),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "cost", "options"),
-    [
-        ("PropaneCombustion", "executed", {"shaping": "reverse"}),
-        pytest.param(
-            "PropaneCombustion", "multiplications", {"normalise": True}, marks=pytest.mark.slow
-        ),
-        pytest.param("PropaneCombustion", "multiplications", BOTH, marks=pytest.mark.slow),
-        pytest.param("LIF", "executed", BOTH, marks=pytest.mark.slow),
-    ],
+    spared(RETURNS, RETURNS[0]),
 )
 def test_every_episode_returns_the_unshaped_return_plus_a_constant(
     name, cost, options, graph_of_task
@@ -134,20 +135,6 @@ def test_no_episode_with_an_illegal_move_returns_more_than_the_worst_legal_one(f
         legal.append(earned)
     assert max(illegal) < min(legal)
     assert check_total(graph) < float(env.default_params.worst_total)
-
-
-def test_the_best_classical_order_returns_minus_one_on_every_task():
-    names = ["PropaneCombustion", "HumanHeartDipole", "LIF"]
-    tasks = TaskDistribution.of(names, normalise=True)
-    step = jax.jit(tasks.env.transition)
-    for index, graph in enumerate(tasks.graphs):
-        params = tasks.task(index)
-        orders = graph.forward(), graph.reverse(), graph.markowitz()
-        state, earned = tasks.env.init(params), 0.0
-        for vertex in min(orders, key=graph.cost):
-            state, reward, _ = step(state, graph.eliminable.index(vertex), params)
-            earned += float(reward)
-        assert earned == pytest.approx(-1.0, rel=1e-5)
 
 
 def test_random_pools_carry_their_own_rewards():

@@ -44,10 +44,7 @@ def graph_of_function(name):
 
 @pytest.mark.parametrize(
     ("name", "cost"),
-    spared(
-        itertools.product(FUNCTIONS, COST_MODELS),
-        ("four_axes", "operations"),
-    ),
+    spared(itertools.product(FUNCTIONS, COST_MODELS), ("four_axes", "operations")),
 )
 def test_random_episodes_of_functions(name, cost):
     env = VertexEnv(graph_of_function(name), cost)

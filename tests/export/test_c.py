@@ -137,18 +137,8 @@ def test_what_has_no_form_in_c():
     with pytest.raises(CannotFuseError, match="eigh"):
         to_c("reverse", jnp.linalg.eigvalsh, jnp.eye(5))
     for name in (
-        "for",
-        "3d",
-        "",
-        "a b",
-        "size_t",
-        "NULL",
-        "sin",
-        "sinf",
-        "printf",
-        "free",
-        "_Bool",
-    ):
+        "for", "3d", "", "a b", "size_t", "NULL", "sin", "sinf", "printf", "free", "_Bool",
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"C identifier, got '{name}'"):
             to_c("reverse", jnp.sin, 1.0, name=name)
 

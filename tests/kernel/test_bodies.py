@@ -150,11 +150,3 @@ def test_an_array_may_be_written_in_hundreds_of_times():
     x, at, updates = normal(2, 10), RNG.integers(0, 10, (2, 700)), normal(2, 700)
     f = lambda x, at, updates: x.at[at].add(updates)  # noqa: E731
     assert_allclose(jax.jit(jax.vmap(fuse(f)))(x, at, updates), jax.vmap(f)(x, at, updates))
-
-
-def test_updates_are_subtracted():
-    def f(x, at):
-        return jnp.sin(x).at[at].subtract(x[:3])
-
-    x, at = normal(5, 8), RNG.integers(-2, 10, (5, 3))
-    assert_allclose(jax.vmap(fuse(f))(x, at), jax.vmap(f)(x, at))

@@ -15,7 +15,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from veenv import limits
 from veenv.kernel.fusing import fuse
 from veenv.kernel.scalar_program import CannotFuseError
@@ -279,8 +279,7 @@ def test_jacobians_of_functions_with_complex_arguments(order):
             jax.jacrev(real)(z.real, z),
             jax.jacfwd(lambda z: jnp.sin(z) * z[::-1], holomorphic=True)(z),
         )
-    for a, b in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    assert_same(got, wanted, 1e-12)
 
 
 def test_numbers_of_eight_bits_are_refused_in_branches_too():

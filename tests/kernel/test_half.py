@@ -45,12 +45,8 @@ def test_functions(dtype: Any):
         slope = veenv.jacve(lambda x: jnp.tanh(x) * y)(x)
         table = jnp.asarray([[1, 2, 3], [4, 5, 6], [7, 8, 9.5]], x.dtype)
         return (
-            slope,
-            table @ x,
-            jnp.where(x > y, x, y).sum(),
-            (4 * x).astype(jnp.int32),
-            jnp.sort(y),
-        )
+            slope, table @ x, jnp.where(x > y, x, y).sum(), (4 * x).astype(jnp.int32), jnp.sort(y),
+        )  # fmt: skip
 
     x, y = (jnp.asarray(_RNG.normal(size=(20, 3)), dtype) for _ in range(2))
     got = jax.vmap(veenv.fuse(f))(x, y)

@@ -12,6 +12,7 @@ from jax import lax
 
 import veenv
 from tests.kernel.test_primitives import assert_as_xla
+from tests.oracles.jacobians import assert_same
 from tests.oracles.scalar_program import run
 from veenv.kernel.building.reductions import _network
 from veenv.kernel.building.unrolling import unroll
@@ -42,12 +43,9 @@ def test_entries_and_rows_that_are_changed(mode: str):
             index = index % 5
         rows = table[: index.size] + 1
         both = table.at[index, index[::-1] % 3]
-        changed = [table.at[index].add(rows, mode=mode), table.at[index].max(rows, mode=mode)]
-        return [
-            *changed,
-            table.at[index[0]].set(rows[0], mode=mode),
-            both.mul(rows[:, 0], mode=mode),
-        ]
+        at, one = table.at[index], table.at[index[0]].set(rows[0], mode=mode)
+        changed = [getattr(at, way)(rows, mode=mode) for way in ("add", "max", "subtract")]
+        return [*changed, one, both.mul(rows[:, 0], mode=mode)]
 
     assert_as_xla(several, TABLES, OUTSIDE)
 
@@ -135,8 +133,7 @@ def test_derivatives_of_tables_medians_and_sorted_values():
     for fun in functions:
         got = jax.vmap(veenv.jacve(fun, argnums=(0, 1), kernel="fused"))(x, values)
         wanted = jax.jit(jax.vmap(jax.jacfwd(fun, (0, 1))))(x, values)
-        for mine, true in zip(got, wanted, strict=True):
-            np.testing.assert_allclose(mine, true, rtol=1e-5, atol=1e-5)
+        assert_same(got, wanted, 1e-5)
 
 
 def test_what_is_too_large_is_named():

@@ -72,14 +72,6 @@ def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
     np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_clearing_caches_between_calls():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    fun = kernel(3.125)
-    first = np.asarray(fun(x))
-    jax.clear_caches()
-    np.testing.assert_array_equal(fun(x), first)
-
-
 def test_equal_programs_share_their_code():
     x = np.linspace(0, 1, 20, dtype="f4")
     kernel(4.5)(x)

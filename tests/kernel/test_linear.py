@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from veenv.kernel.fusing import fuse
 from veenv.kernel.scalar_program import CannotFuseError
 
@@ -38,9 +38,7 @@ def assert_equal(fun: Any, *columns: np.ndarray, tolerance: float = 1e-9) -> Non
         columns = tuple(map(jnp.asarray, columns))
         got = jax.jit(jax.vmap(fuse(fun)))(*columns)
         wanted = quick_jit(jax.vmap(fun))(*columns)
-        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-            assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        assert_same(got, wanted, tolerance)
 
 
 def test_factors_with_exchanged_rows():

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 import veenv
 from tests.oracles import jacobians
@@ -105,30 +104,6 @@ def test_derivatives_take_the_other_path():
     assert_same(through(FUSED), through(ORACLE))
 
 
-@pytest.mark.slow
-def test_derivatives_outside_of_jit_take_the_other_path():
-    def f(jac):
-        return lambda x: jac(x, x * jnp.ones(3), 0.5)[0][0].sum()
-
-    assert_same(jax.grad(f(FUSED))(0.7), jax.grad(f(ORACLE))(0.7))
-
-
-def test_inside_larger_programs():
-    """A loop of a batch of kernels, with a captured traced array."""
-
-    def program(jac, x, y, a):
-        def step(x, _):
-            return x + 0.1 * jax.vmap(lambda x, y: jac(x * a[0], y, a[1])[0][0])(x, y), None
-
-        return jax.lax.scan(step, x, None, length=3)[0]
-
-    args = points(6)
-    assert_same(
-        jax.jit(program, static_argnums=0)(FUSED, *args),
-        jax.jit(program, static_argnums=0)(ORACLE, *args),
-    )
-
-
 def test_moving_to_a_device_inside_is_nothing():
     def f(x):
         return jnp.sin(jax.device_put(x)) * x
@@ -145,16 +120,6 @@ def test_arguments_whose_values_decide():
     assert float(got) == 12.0
 
 
-def test_captured_arrays_of_all_sizes():
-    small, large = np.arange(3, dtype="f4"), np.linspace(0, 1, 5000, dtype="f4")
-
-    def f(x):
-        return x * small + large[:3] + large[-1] * x[0]
-
-    x = np.array([1.0, 2.0, 3.0], "f4")
-    assert_same(veenv.jacve(f, kernel="fused")(x), jax.jacrev(f)(x))
-
-
 def test_misaligned_and_donated_buffers():
     x, y, a = points(1000)
     raw = np.zeros(4 * 3001 + 1, np.uint8)
@@ -164,22 +129,6 @@ def test_misaligned_and_donated_buffers():
     assert_same(jax.jit(jax.vmap(FUSED))(x, odd, a), expected)
     donating = jax.jit(jax.vmap(FUSED), donate_argnums=(0,))
     assert_same(donating(jnp.array(x), y, a), expected)
-
-
-def test_shards():
-    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
-    args = points(8)
-    specs = (P("i"), P("i"), P("i"))
-    mapped = jax.shard_map(jax.vmap(FUSED), mesh=mesh, in_specs=specs, out_specs=P("i"))
-    assert_same(jax.jit(mapped)(*args), quick_jit(jax.vmap(ORACLE))(*args))
-    shared = jax.shard_map(
-        lambda x, y: jax.vmap(lambda v: FUSED(v, y, 0.5))(x),
-        mesh=mesh,
-        in_specs=(P("i"), P()),
-        out_specs=P("i"),
-    )
-    expected = jax.vmap(lambda v: ORACLE(v, args[1][0], 0.5))(args[0])
-    assert_same(jax.jit(shared)(args[0], args[1][0]), expected)
 
 
 def test_a_loop_whose_steps_are_long_is_fused_or_refused():
@@ -205,17 +154,13 @@ def test_a_loop_whose_steps_are_long_is_fused_or_refused():
     assert_same(veenv.fuse(solved)(np.ones(60, np.float32)), solved(np.ones(60, np.float32)))
 
 
-def test_what_cannot_be_a_kernel_names_primitive_and_line():
+def test_what_cannot_be_a_kernel_is_computed_by_xla_or_refused():
     def f(x):
         return jnp.linalg.eigh(x * 2.0)[0]
 
-    with pytest.raises(CannotFuseError, match=r"'eigh'.*test_transforms\.py:\d+.*f\)"):
-        veenv.jacve(f, kernel="fused")(jnp.eye(5))
     x = np.diag(np.float32([2, 3, 5, 7, 11])) + np.float32(0.1)
     both = quick_jit(lambda x: (veenv.jacve(f, kernel="auto")(x), jax.jacrev(f)(x)))
     assert_same(*both(x))
-    with pytest.raises(CannotFuseError, match="scalar operations"):
-        veenv.jacve(lambda x: jnp.outer(x, x), kernel="fused")(jnp.ones(250))
     with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused, got 'fast'"):
         veenv.jacve(f, kernel="fast")
     with pytest.raises(CannotFuseError, match="float8"):
@@ -239,42 +184,23 @@ def test_what_is_exported_or_for_another_machine_is_for_xla():
 
 
 def test_threads():
-    """Several threads trace, compile and call the same and different kernels."""
-    args = points(64)
-    expected = jax.tree.leaves(quick_jit(jax.vmap(ORACLE))(*args))
+    """They trace, compile and call the same and other kernels, on the pool: bit for bit alike."""
+    args = points(20_000)
     shared = jax.jit(jax.vmap(FUSED))
+    alone = shared(*args)
+    assert_same(alone, quick_jit(jax.vmap(ORACLE))(*args))
     barrier = threading.Barrier(8)
 
     def work(k: int) -> None:
         barrier.wait()
         own = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * k, kernel="fused")))
         for _ in range(50):
-            got = jax.tree.leaves(shared(*args))
-            assert all(np.allclose(p, q, rtol=1e-5) for p, q in zip(got, expected, strict=True))
+            jax.tree.map(np.testing.assert_array_equal, shared(*args), alone)
             np.testing.assert_allclose(own(args[0]), np.cos(args[0]) * k, rtol=1e-5, atol=1e-6)
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work, k) for k in range(8)]:
             done.result()
-
-
-@pytest.mark.slow
-def test_many_calls_from_threads():
-    """Batches for the thread pool, from eight threads at once: bit for bit the same."""
-    args = points(20_000)
-    shared = jax.jit(jax.vmap(FUSED))
-    alone = jax.tree.leaves(shared(*args))
-    expected = jax.tree.leaves(quick_jit(jax.vmap(ORACLE))(*args))
-    for found, wanted in zip(alone, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-    def work(_: int) -> None:
-        for _ in range(1000):
-            got = jax.tree.leaves(shared(*args))
-            assert all(np.array_equal(p, q) for p, q in zip(got, alone, strict=True))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
 
 
 FIRST = """

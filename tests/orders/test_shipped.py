@@ -20,15 +20,9 @@ from veenv.search import search
 
 TASKS = veenv.tasks.list()
 PUBLISHED = {
-    "RoeFlux_1d": 320,
-    "RobotArm_6DOF": 231,
-    "HumanHeartDipole": 148,
-    "PropaneCombustion": 88,
-    "BlackScholes_Jacobian": 307,
-    "RoeFlux_3d": 784,
-    "mlp": 389,
-    "Encoder": 4656,
-}
+    "RoeFlux_1d": 320, "RobotArm_6DOF": 231, "HumanHeartDipole": 148, "PropaneCombustion": 88,
+    "BlackScholes_Jacobian": 307, "RoeFlux_3d": 784, "mlp": 389, "Encoder": 4656,
+}  # fmt: skip
 
 
 @lru_cache
@@ -176,22 +170,13 @@ def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
     assert order.ids_for(graph_of("Robertson"))
 
 
-@pytest.mark.parametrize(
-    ("name", "cost"),
-    [
-        pytest.param("PropaneCombustion", "multiplications", marks=pytest.mark.slow),
-        pytest.param("LSTM", "multiplications", marks=pytest.mark.slow),
-        ("LIF", "multiplications"),
-        pytest.param("Robertson", "multiplications", marks=pytest.mark.slow),
-        pytest.param("HumanHeartDipole", "multiplications", marks=pytest.mark.slow),
-        pytest.param("RobotArm_6DOF", "multiplications", marks=pytest.mark.slow),
-        # Those that only equal the best classical order:
-        pytest.param("mlp", "multiplications", marks=pytest.mark.slow),
-        pytest.param("mlp", "executed", marks=pytest.mark.slow),
-        pytest.param("HumanHeartDipole", "executed", marks=pytest.mark.slow),
-        pytest.param("BlackScholes", "executed", marks=pytest.mark.slow),
-    ],
-)
+PROVED = "PropaneCombustion LSTM LIF Robertson HumanHeartDipole RobotArm_6DOF mlp".split()
+PROVED = [(name, "multiplications") for name in PROVED]
+PROVED += [(name, "executed") for name in ("mlp", "HumanHeartDipole", "BlackScholes")]
+"""The last four only equal the best classical order."""
+
+
+@pytest.mark.parametrize(("name", "cost"), spared(PROVED, ("LIF", "multiplications")))
 def test_recorded_proofs_are_found_again(name, cost):
     order = veenv.best_order(name, cost)
     assert order.is_optimal(cost)

@@ -34,6 +34,9 @@ ROOT = Path(__file__).parents[2]
 SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
 
 
+TOO_MUCH = r".* at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the"
+
+
 def start(*args: str, out: Path) -> subprocess.Popen[str]:
     """Starts the script in the background, with its runs in `out`."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
@@ -78,19 +81,10 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
         (["--task", "mlp", "--init-from", "nowhere"], "No such file .*nowhere"),
         (["--config", "nowhere.toml"], "settings file nowhere.toml: No such file"),
         (["--task", "mlp", "--config", "."], r"cannot read the settings file \.: "),
-        (
-            ["--task", "mlp", "--num-envs", "10000000"],
-            r"num_envs=10000000: .* take at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the",
-        ),
-        (
-            ["--task", "mlp", "--num-envs", "10000000", "--agent", "alphazero"],
-            r"take at least [\d,]{15,} bytes",
-        ),
-        (
-            ["--task", "mlp", "--hidden", "300000"],
-            r"hidden=300000: .* take at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the",
-        ),
-        (["--task", "mlp", "--hidden", "300000", "--agent", "alphazero"], "hidden=300000: .*bytes"),
+        (["--task", "mlp", "--num-envs", "10000000"], f"num_envs=10000000: {TOO_MUCH}"),
+        (["--task", "mlp", "--num-envs", "10000000", "--agent", "alphazero"], TOO_MUCH),
+        (["--task", "mlp", "--hidden", "300000"], f"hidden=300000: {TOO_MUCH}"),
+        (["--task", "mlp", "--hidden", "300000", "--agent", "alphazero"], TOO_MUCH),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
         (["--task", "Robertson", "--num-simulations", "3"], "PPO does not search: num_simulations"),
@@ -194,15 +188,9 @@ def uninterrupted(tmp_path_factory) -> Path:
 def test_run_leaves_a_proved_order(small_run):
     folder, said = small_run
     assert {path.name for path in folder.iterdir()} == {
-        "best.eqx",
-        "checkpoints",
-        "config.json",
-        "config.toml",
-        "learning_curve.png",
-        "metrics.jsonl",
-        "order.json",
-        "weights.eqx",
-    }
+        "best.eqx", "checkpoints", "config.json", "config.toml", "learning_curve.png",
+        "metrics.jsonl", "order.json", "weights.eqx",
+    }  # fmt: skip
     task = tasks.get("Robertson")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
     order = Order.load(folder / "order.json")

@@ -83,17 +83,6 @@ def test_classical_counts(name, reference):
     assert Elimination(edges, mids).markowitz(last=True) < ref["counts"]["markowitz"]
 
 
-def test_the_eliminator_on_a_graph_counted_by_hand():
-    # 0, 1 -> 2 -> 3 -> 4, 5: forward removes 2 (2 * 1), then 3 (2 * 2); reverse 3 (1 * 2) first.
-    edges = {(0, 2), (1, 2), (2, 3), (3, 4), (3, 5)}
-    assert Elimination(edges, [2, 3]).forward() == 6
-    assert Elimination(edges, [2, 3]).reverse() == 6
-    # Two inputs and one output: reverse pays 1 + 2, forward 2 + 2.
-    edges = {(0, 2), (1, 2), (2, 3), (3, 4)}
-    assert Elimination(edges, [2, 3]).forward() == 4
-    assert Elimination(edges, [2, 3]).reverse() == 3
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_table_of_published_orders_has_what_is_counted_here(name):
     page = (Path(__file__).parents[2] / "docs/tasks.md").read_text(encoding="utf-8").splitlines()
