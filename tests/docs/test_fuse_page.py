@@ -13,12 +13,9 @@ from tests.docs.pages import ROOT, blocks_of, run_block
 
 PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")
 RECIPES = {
-    "euler": "implicit Euler, kinetics",
-    "fit": "Levenberg-Marquardt",
-    "track": "extended Kalman filter",
-    "reach": "inverse kinematics",
-    "greeks": "Monte Carlo price",
-}
+    "euler": "implicit Euler, kinetics", "fit": "Levenberg-Marquardt",
+    "track": "extended Kalman filter", "reach": "inverse kinematics", "greeks": "Monte Carlo price",
+}  # fmt: skip
 """The measured step that each recipe's function is."""
 
 

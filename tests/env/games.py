@@ -107,14 +107,10 @@ def expected_features(game, spec):
         legal = node in game.left
         features[slot] = [
             np.log1p(len({u for u, v in game.edges if v == node})),
-            np.log1p(len({w for v, w in game.edges if v == node})),
-            np.log1p(game.price(node)),
-            np.log1p(np.prod(graph.shapes[node])),
-            depth[node] / deepest,
-            slot / num,
-            node in graph.outputs,
-            legal,
-        ]
+            np.log1p(len({w for v, w in game.edges if v == node})), np.log1p(game.price(node)),
+            np.log1p(np.prod(graph.shapes[node])), depth[node] / deepest, slot / num,
+            node in graph.outputs, legal,
+        ]  # fmt: skip
     return features
 
 

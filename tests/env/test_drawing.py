@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 import veenv
+from veenv.env.factory import task_graph
 from veenv.graph.playback import play
 
 
 @pytest.fixture(scope="module")
 def graph() -> veenv.Graph:
-    task = veenv.tasks.get("Robertson")
-    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    return task_graph("Robertson")
 
 
 def lines(figure) -> list[int]:
@@ -70,8 +70,7 @@ def test_an_animation_has_a_picture_for_every_elimination(graph, tmp_path):
 
 @pytest.fixture(scope="module", params=["Robertson", "LSTM"])
 def some(request) -> veenv.Graph:
-    task = veenv.tasks.get(request.param)
-    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    return task_graph(request.param)
 
 
 def test_networkx_has_the_whole_graph(some):

@@ -47,19 +47,12 @@ WRONG_SLOPES = {"cosh", "expm1", "quotient"}
 """Of which XLA's derivatives have lost all digits at small, or at large, numbers."""
 
 ORACLES: dict[str, Function] = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atanh": np.arctanh,
-    "cube": lambda z: z * (z * z),
-    "inverse square": lambda z: 1 / (z * z),
-    "logistic": lambda z: 1 / (1 + np.exp(-z)),
-    "neg": np.negative,
-    "rsqrt": lambda z: 1 / np.sqrt(z),
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atan": np.arctan, "atanh": np.arctanh, "cube": lambda z: z * (z * z),
+    "inverse square": lambda z: 1 / (z * z), "logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "neg": np.negative, "rsqrt": lambda z: 1 / np.sqrt(z),
     "sign": lambda z: np.where(z == 0, z, z / np.abs(z)),
-}
+}  # fmt: skip
 """The functions of NumPy that have another name there, or none."""
 
 

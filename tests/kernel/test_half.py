@@ -44,9 +44,8 @@ def test_functions(dtype: Any):
     def f(x: jax.Array, y: jax.Array) -> Any:
         slope = veenv.jacve(lambda x: jnp.tanh(x) * y)(x)
         table = jnp.asarray([[1, 2, 3], [4, 5, 6], [7, 8, 9.5]], x.dtype)
-        return (
-            slope, table @ x, jnp.where(x > y, x, y).sum(), (4 * x).astype(jnp.int32), jnp.sort(y),
-        )  # fmt: skip
+        larger = jnp.where(x > y, x, y).sum()
+        return slope, table @ x, larger, (4 * x).astype(jnp.int32), jnp.sort(y)
 
     x, y = (jnp.asarray(_RNG.normal(size=(20, 3)), dtype) for _ in range(2))
     got = jax.vmap(veenv.fuse(f))(x, y)

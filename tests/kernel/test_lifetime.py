@@ -72,14 +72,6 @@ def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
     np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_equal_programs_share_their_code():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    kernel(4.5)(x)
-    before = settled()
-    kernel(4.5)(x)
-    assert settled() == before
-
-
 def one_point(f):
     veenv.jacve(f, kernel="fused")(1.0)
 

@@ -139,17 +139,10 @@ def test_comparisons_and_choices(precision: str):
 
     def several(x: Any, y: Any) -> list[Any]:
         tests = [x == y, x != y, x < y, x <= y, x > y, x >= y]
-        return [
-            *tests,
-            jnp.where(tests[2], x, y),
-            tests[0] ^ tests[2],
-            (tests[0] | tests[2]) & ~tests[3],
-            tests[0] == tests[2],
-            tests[0] < tests[2],
-            lax.select_n(tests[2].astype(jnp.int32) + tests[0].astype(jnp.int32), x, y, x * y),
-            jnp.clip(x, -1, 1),
-            lax.clamp(jnp.asarray(0.1, x.dtype), x, y),
-        ]
+        same, less, which = tests[0], tests[2], tests[2].astype(jnp.int32)
+        tests += [same ^ less, (same | less) & ~tests[3], same == less, same < less]
+        chosen = jnp.where(less, x, y), lax.select_n(which + same.astype(jnp.int32), x, y, x * y)
+        return [*tests, *chosen, jnp.clip(x, -1, 1), lax.clamp(jnp.asarray(0.1, x.dtype), x, y)]
 
     assert_as_xla(several, x, y)
 

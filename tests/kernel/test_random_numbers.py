@@ -21,18 +21,14 @@ def drawn(key: Any, number: jax.Array) -> dict[str, Any]:
     third = jax.random.fold_in(second, number)
     several = jax.random.split(third, (2, 2))
     return {
-        "bits": jax.random.bits(first, (2, 3)),
-        "bytes": jax.random.bits(first, (3,), jnp.uint8),
-        "none": jax.random.bits(first, (0,)),
-        "uniform": jax.random.uniform(third, (3,)),
+        "bits": jax.random.bits(first, (2, 3)), "bytes": jax.random.bits(first, (3,), jnp.uint8),
+        "none": jax.random.bits(first, (0,)), "uniform": jax.random.uniform(third, (3,)),
         "integers": jax.random.randint(first, (4,), 0, 100),
         "one": jax.random.bernoulli(several[1, 0], 0.3),
         "each": jax.vmap(jax.random.bits)(several[0]),
-        "seeded": jax.random.bits(jax.random.key(number)),
-        "captured": jax.random.bits(KEYS[0]),
-        "keys": (several, jnp.where(number > 2, first, third)),
-        "raw": jax.random.key_data(second),
-    }
+        "seeded": jax.random.bits(jax.random.key(number)), "captured": jax.random.bits(KEYS[0]),
+        "keys": (several, jnp.where(number > 2, first, third)), "raw": jax.random.key_data(second),
+    }  # fmt: skip
 
 
 def bits(tree: Any) -> list[np.ndarray]:

@@ -20,11 +20,8 @@ def adam(a: Any) -> Any:
     def step(c: Any, _: None) -> Any:
         y, first, second, count = c
         slope = jax.grad(lambda y: ((y - a) ** 2).sum())(y)
-        first, second, count = (
-            0.9 * first + 0.1 * slope,
-            0.999 * second + 1e-3 * slope**2,
-            count + 1,
-        )
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 1e-3 * slope**2
+        count = count + 1
         m = first / (1 - 0.9 ** count.astype(a.dtype))
         v = second / (1 - 0.999 ** count.astype(a.dtype))
         return (y - 0.05 * m / (jnp.sqrt(v) + 1e-8), first, second, count), None

@@ -52,16 +52,6 @@ def test_axes(axes: tuple[int | None, ...]):
     assert_same(jax.vmap(FUSED, axes)(*args), quick_jit(jax.vmap(ORACLE, axes))(*args))
 
 
-def test_nested_axes_and_out_axes():
-    x, y, a = points(5)
-    xs = np.stack([x, 2 * x, 3 * x], 1)
-
-    def twice(f):
-        return jax.vmap(jax.vmap(f, (0, None, 0)), (1, None, None), out_axes=1)
-
-    assert_same(twice(FUSED)(xs, y[0], a), twice(ORACLE)(xs, y[0], a))
-
-
 def test_value_auxiliary_counts_and_keywords():
     def with_aux(x, *, scale):
         return jnp.tanh(x) * scale, {"twice": 2 * x, "constant": jnp.arange(3)}

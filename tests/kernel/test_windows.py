@@ -28,36 +28,24 @@ def window(combine: Any, start: float, *args: Any) -> Callable[[Any], Any]:
 
 SPREAD = ((1, 0), (0, 2)), (2, 1), (1, 2)
 """Padding, and the dilations of an array and of a window."""
+conv = lax.conv_general_dilated
+LAYOUT = ("NHWC", "HWIO", "NHWC")
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "polynomials": (lambda a: jnp.polyval(jnp.polymul(a, jnp.array([1.0, 2, 3])), a[0]), (4,)),
     "convolve": (lambda a: jnp.convolve(a, a[:3] ** 2, mode="same"), (5,)),
-    "groups": (
-        lambda x: lax.conv_general_dilated(
-            x, normal(4, 1, 3, 2), (1, 2), ((1, 0), (2, 1)), (2, 1), (1, 2), feature_group_count=2
-        ),
-        (2, 2, 3, 5),
-    ),
+    "groups": (lambda x: conv(x, normal(4, 1, 3, 2), (1, 2), ((1, 0), (2, 1)), (2, 1), (1, 2),
+                              feature_group_count=2), (2, 2, 3, 5)),
     "groups of the batch": (
-        lambda x: lax.conv_general_dilated(
-            x, normal(4, 2, 3), (1,), ((-1, 2),), batch_group_count=2
-        ),
-        (4, 2, 5),
-    ),
-    "by a kernel": (
-        lambda w: lax.conv_general_dilated(
-            normal(1, 4, 4, 2), w, (1, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        ),
-        (3, 2, 2, 3),
-    ),
+        lambda x: conv(x, normal(4, 2, 3), (1,), ((-1, 2),), batch_group_count=2), (4, 2, 5)),
+    "by a kernel": (lambda w: conv(normal(1, 4, 4, 2), w, (1, 2), "SAME",
+                                   dimension_numbers=LAYOUT), (3, 2, 2, 3)),
     "maxima": (window(lax.max, -jnp.inf, (2, 2), (1, 2), "SAME"), (4, 5)),
     "minima": (window(lax.min, jnp.inf, (2, 3), (2, 1), "VALID"), (4, 5)),
     "means": (lambda x: window(lax.add, 0.0, (2, 2), (1, 2), *SPREAD)(x) / 4, (4, 5)),
     "a Hessian": (
-        jax.grad(lambda x: window(lax.max, -jnp.inf, (2,), (1,), "SAME")(x**3).sum()),
-        (4,),
-    ),
+        jax.grad(lambda x: window(lax.max, -jnp.inf, (2,), (1,), "SAME")(x**3).sum()), (4,)),
     "nothing": (window(lax.add, 0.0, (6,), (1,), "VALID"), (4,)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -143,12 +143,8 @@ def chosen(x: Any, n: Any) -> Any:
     rows = jnp.stack([found, 2 * found, found + 1], 1)
     full = lax.cond(n < 9, lambda: (rows, found), lambda: (rows * 0, jnp.full(40, -jnp.inf)))
     either = jnp.where(y < 5.1, rows.ravel(), jnp.linspace(0.0, 1.0, 120))
-    at = (
-        full[0][n % 40],
-        full[1][(2 * n) % 41],
-        either[3 * n],
-        lax.dynamic_slice(either, (n,), (5,)),
-    )
+    at = [full[0][n % 40], full[1][(2 * n) % 41], either[3 * n]]
+    at += [lax.dynamic_slice(either, (n,), (5,))]
     return [jnp.where(jnp.isfinite(z), z, -1.0) for z in at]
 
 

@@ -38,8 +38,7 @@ def test_it_is_never_more_expensive_than_the_classical_orders(seed, monkeypatch,
 
 
 def test_it_takes_what_is_shipped():
-    task = veenv.tasks.get("RoeFlux_1d")
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = task_graph("RoeFlux_1d")
     assert resolve.automatic_order(graph) == resolve_order("best-operations", graph)
 
 

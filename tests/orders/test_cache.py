@@ -104,8 +104,7 @@ def test_the_cache_can_be_switched_off(monkeypatch):
 
 def test_auto_takes_the_shipped_order(cache, monkeypatch):
     monkeypatch.setattr(auto, "_search", no_search)
-    task = veenv.tasks.get("HumanHeartDipole")
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = veenv.make("HumanHeartDipole").graph
     ids = auto.Auto(cost="multiplications").order(graph)
     assert graph.cost(ids) <= 148
 

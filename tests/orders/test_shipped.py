@@ -13,6 +13,7 @@ from scripts.data import refresh_orders as refresh
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_graph import Elimination, scalar_graph
 from tests.sampling import spared
+from veenv.env.factory import task_graph
 from veenv.graph.graph import LABELLINGS
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import best_for, shipped_orders
@@ -25,10 +26,7 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-@lru_cache
-def graph_of(name):
-    task = veenv.tasks.get(name)
-    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+graph_of = lru_cache(task_graph)
 
 
 def test_every_order_is_for_a_task_and_counts_what_it_says():

@@ -88,14 +88,10 @@ def test_code_that_a_file_names_is_not_run(folder, monkeypatch, capsys):
     graph = trace_task(from_path(PATH))
     Order.from_graph(graph, graph.reverse(), "evil:f").save(made / "order.json")
     for script, *options in (
-        (train, "--resume", "run"),
-        (train, "--resume=run", "--steps", "5"),
-        (train, "--config", "run/config.toml"),
-        (evaluate, "--run", "run"),
-        (report, "run"),
-        (report, "run/order.json"),
-        (validate, "--order", "run/order.json"),
-    ):
+        (train, "--resume", "run"), (train, "--resume=run", "--steps", "5"),
+        (train, "--config", "run/config.toml"), (evaluate, "--run", "run"), (report, "run"),
+        (report, "run/order.json"), (validate, "--order", "run/order.json"),
+    ):  # fmt: skip
         monkeypatch.setattr("sys.argv", ["script.py", *options])
         with pytest.raises(SystemExit) as ended:
             raise SystemExit(script.main())

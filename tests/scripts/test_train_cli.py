@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from veenv import Order, make_graph, tasks
+from veenv import Order
 from veenv.agents.cli.commands.report import ReportArgs
 from veenv.agents.cli.signals import PREEMPTED
 from veenv.agents.config.args import TrainArgs, parse, parse_duration, parse_training, task_names
@@ -29,6 +29,7 @@ from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.run.checkpoints import Checkpoints
 from veenv.agents.run.folder import identity_of
 from veenv.agents.training.inputs import Played
+from veenv.env.factory import task_graph
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
@@ -191,8 +192,7 @@ def test_run_leaves_a_proved_order(small_run):
         "best.eqx", "checkpoints", "config.json", "config.toml", "learning_curve.png",
         "metrics.jsonl", "order.json", "weights.eqx",
     }  # fmt: skip
-    task = tasks.get("Robertson")
-    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = task_graph("Robertson")
     order = Order.load(folder / "order.json")
     cost = graph.cost(order.ids_for(graph))
     found = rows(folder)
@@ -334,8 +334,7 @@ def test_signals_end_a_run_cleanly(number, tmp_path):
     assert "Traceback" not in complaint
     assert "stopped by" in said
     assert ("--resume" if preempted else "(right)") in said
-    task = tasks.get("PropaneCombustion")
-    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = task_graph("PropaneCombustion")
     order = Order.load(found[0].with_name("order.json"))
     last = json.loads(found[0].read_text().splitlines()[-1])
     assert graph.cost(order.ids_for(graph)) == last["best_cost"]["PropaneCombustion"]

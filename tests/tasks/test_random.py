@@ -120,15 +120,9 @@ def test_operations_agree_with_jax(name, x64):
 def test_array_operations_agree_with_jax(x64):
     x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(3, 2)
     cases = {
-        "dot": (x, y, ((1,), (0,))),
-        "sum": (x, 1),
-        "expand": (x, 2),
-        "transpose": (x, (1, 0)),
-        "flatten": (x, None),
-        "reverse": (x, 0),
-        "concatenate": (x, x, 1),
-        "slice": (y, 2),
-    }
+        "dot": (x, y, ((1,), (0,))), "sum": (x, 1), "expand": (x, 2), "transpose": (x, (1, 0)),
+        "flatten": (x, None), "reverse": (x, 0), "concatenate": (x, x, 1), "slice": (y, 2),
+    }  # fmt: skip
     assert set(cases) == set(ARRAY)
     for name, (*args, constant) in cases.items():
         out = ARRAY[name].run(*map(jnp.asarray, args), constant)

@@ -21,9 +21,8 @@ from veenv.tasks import Task
 
 
 def subject_of(name: str, **options) -> Subject:
-    task = veenv.tasks.get(name)
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    return Subject(task, graph, best_for(graph), **options)
+    graph = veenv.make(name).graph
+    return Subject(veenv.tasks.get(name), graph, best_for(graph), **options)
 
 
 def data_of(text: str) -> dict:
