@@ -196,27 +196,6 @@ def test_what_is_no_state_of_this_environment(task, observation):
     assert jax.vmap(env.transition, (0, None))(several, 1)[1].shape == (2,)
 
 
-def test_an_agent_that_ignores_the_mask():
-    @jax.jit
-    def play():
-        state = env().transition(env().init(), jnp.int32(2))[0]
-        return env().transition(state, jnp.int32(2))
-
-    state, reward, info = play()
-    assert bool(state.terminated)
-    assert bool(info["illegal"])
-    assert float(reward) < -graph().cost(graph().forward())
-
-
-def test_one_key_for_a_batch_draws_one_task():
-    pair = tasks()
-    same = jnp.broadcast_to(jax.random.key(1), (8,))
-    split = jax.random.split(jax.random.key(1), 8)
-    drawn = jax.jit(jax.vmap(lambda key: pair.sample(key).vertex_ids[10]))
-    assert len(set(drawn(same).tolist())) == 1
-    assert len(set(drawn(split).tolist())) == 2
-
-
 def test_params_with_other_rewards_are_welcome():
     plain, shaped = own(), own(shaping="reverse", normalise=True)
     _, reward, _ = plain.transition(plain.init(), 0, shaped.default_params)

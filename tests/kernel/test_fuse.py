@@ -239,12 +239,6 @@ def test_no_points_no_arrays_and_no_jit():
         assert_same(STEP(start, {"rate": jnp.float64(0.7)}, steps=1), plain)
 
 
-def test_nan_and_infinity():
-    f = lambda x: (jnp.sqrt(x), jax.grad(jnp.sqrt)(x), jnp.where(x > 0, jnp.log(x), x))  # noqa: E731
-    x = jnp.array([0.0, -1.0, jnp.nan, jnp.inf, 4.0])
-    assert_same(jax.vmap(veenv.fuse(f))(x), jax.vmap(f)(x))
-
-
 def test_what_cannot_be_a_kernel_names_the_line():
     def plain(x: jax.Array) -> jax.Array:
         return jnp.linalg.eigh(x)[0]  # plain
