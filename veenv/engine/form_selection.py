@@ -373,6 +373,8 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     if source is None:
         return KernelForm()
     asked, estimate = first[source], operations_of(first[source].closed)
+    if asked.is_constant:
+        return KernelForm(modes=modes)
     own_length = min(equations_of(one.closed) for one in first)
 
     @functools.cache

@@ -54,6 +54,26 @@ def _from_plain(x: Any, like: Any) -> Any:
     return jax.lax.complex(x[..., 0], x[..., 1]) if jnp.iscomplexobj(like) else x
 
 
+class _Depends(walk.Domain[bool]):
+    """Whether values depend on the operands."""
+
+    def constant(self, value: Any) -> bool:
+        """A constant does not."""
+        return False
+
+    def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
+        """Results of what depends do."""
+        return [any(ins)] * len(equation.outvars)
+
+    def join(self, a: bool, b: bool) -> bool:
+        """What may depend does."""
+        return a or b
+
+    def chosen(self, test: Callable[[], bool], results: list[bool]) -> list[bool]:
+        """What is chosen by something that depends does."""
+        return [True] * len(results) if test() else results
+
+
 @dataclass(frozen=True)
 class Traced:
     """A function traced at one point."""
@@ -105,6 +125,12 @@ class Traced:
         program = self.program()
         finished.keep(name, program)
         return program
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no result depends on the operands, and nothing else is done."""
+        jaxpr = _compat.open_jaxpr(self.closed)
+        return not (jaxpr.effects or any(_Depends().jaxpr(self.closed, [True] * len(jaxpr.invars))))
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
@@ -315,6 +341,8 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     made = trace_leaves(fun, shapes, tree, dynamic)
     operands = [_as_plain(leaves[k]) for k in dynamic]
     made = replace(made, operands=(*operands, *made.lifted))
+    if made.is_constant:
+        return made.result(made.xla(range(len(made.avals)))(*made.operands))
     try:
         program = made.remembered()
     except CannotFuseError as error:

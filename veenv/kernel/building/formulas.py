@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -129,73 +128,6 @@ def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
 
 
-_Parts = tuple[Array, Array]
-"""Real and imaginary parts of numbers."""
-
-
-def _turned(z: _Parts, turns: np.ndarray) -> _Parts:
-    """Numbers times the exponentials of 2 pi i turns, which go along the first axis."""
-    angles = 2 * np.pi * turns.reshape(-1, *(1 for _ in z[0].shape[1:]))
-    whole = np.round(4 * turns) == 4 * turns  # quarters, where sines and cosines are 0 and 1
-    c, s = (
-        np.where(whole.reshape(x.shape), np.round(x), x) for x in (np.cos(angles), np.sin(angles))
-    )
-    (c_re, s_re), (c_im, s_im) = ([_scaled(f, x) for f in (c, s)] for x in z)
-    return c_re - s_im, s_re + c_im
-
-
-def _scaled(factors: np.ndarray, x: Array) -> Array:
-    """Factors times numbers; zero times an infinite one is none, as where nothing is multiplied."""
-    product = jnp.asarray(factors, x.dtype) * x
-    return jnp.where(jnp.asarray(factors == 0), jnp.zeros_like(product), product)
-
-
-def _fourier(z: _Parts, sign: int) -> _Parts:
-    """Discrete Fourier transforms along the first axis (Cooley and Tukey 1965)."""
-    n = len(z[0])
-    if n < 2:
-        return z
-    p = next((p for p in range(2, n) if n % p == 0), n)
-    re, im = (x.reshape(n // p, p, *x.shape[1:]) for x in z)
-    re, im = _fourier((re, im), sign)
-    turns, rows = sign * np.arange(n // p) / n, [(re[:, 0], im[:, 0])]
-    rows += [_turned((re[:, r], im[:, r]), r * turns) for r in range(1, p)]
-    found = []
-    for q in range(p):
-        around = sign * np.arange(p) * q % p / p
-        terms = [_turned(row, around[[r]]) if around[r] else row for r, row in enumerate(rows)]
-        found.append([functools.reduce(operator.add, x) for x in zip(*terms, strict=True)])
-    re, im = map(jnp.concatenate, zip(*found, strict=True))
-    return re, im
-
-
-def _fft(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
-    """Fourier transforms along the last axes, of real arrays or to them along the last one."""
-    lengths, kind = params["fft_lengths"], lax.FftType(params["fft_type"]).name
-    longest = max(lengths, default=1)
-    if longest > limits.WIDE:
-        raise CannotFuseError(
-            f"primitive 'fft' of {longest} numbers cannot be fused, of up to {limits.WIDE} it can",
-            "fft",
-        )
-    axes, back = [*range(x.ndim - len(lengths), x.ndim)], "I" in kind
-    for axis in reversed(axes) if kind == "RFFT" else axes:  # along the last one while it is real
-        n, half = lengths[axis - x.ndim], "R" in kind and axis == x.ndim - 1
-        z = jnp.moveaxis(x, axis, 0)
-        re, im = z.real, z.imag if jnp.iscomplexobj(z) else jnp.zeros_like(z)
-        if half and back:  # the other half is conjugate; what is its own conjugate is real
-            other = slice((n - 1) // 2, 0, -1)
-            none = jnp.zeros_like(im[:1])
-            own = [none, im[1 : (n + 1) // 2], *([none] if n % 2 == 0 else [])]
-            re, im = jnp.concatenate([re, re[other]]), jnp.concatenate([*own, -im[other]])
-        re, im = (y / n if back else y for y in _fourier((re, im), 1 if back else -1))
-        if half and back:
-            return [jnp.moveaxis(re, 0, axis)]
-        end = n // 2 + 1 if half else n
-        x = jnp.moveaxis(lax.complex(re[:end], im[:end]), 0, axis)
-    return [x]
-
-
 def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     """How many bits are one: neighbours are added, then pairs of them, and so on."""
     bits = 8 * x.dtype.itemsize
@@ -293,7 +225,6 @@ _BODIES: Mapping[str, Callable[..., Any]] = {
     "SearchSorted": _search_sorted, "cumlogsumexp": _cumlogsumexp,
     "eig": _refused("primitive 'eig' cannot be fused: take jnp.linalg.eigh where the matrix is "
                     "symmetric, or compute eigenvalues outside of the kernel"),
-    "fft": _fft,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
     "population_count": _population_count, "svd": _svd, "top_k": _top_k,

@@ -14,7 +14,15 @@ import jax
 import numpy as np
 
 from veenv import _compat, limits
-from veenv.kernel.building import formulas, linear, loops, moves, random_numbers, reductions
+from veenv.kernel.building import (
+    formulas,
+    fourier,
+    linear,
+    loops,
+    moves,
+    random_numbers,
+    reductions,
+)
 from veenv.kernel.building.batches import Batches
 from veenv.kernel.building.builder import (
     Builder,
@@ -46,7 +54,9 @@ from veenv.rules.meanings import meaning_of
 from veenv.rules.table import TABLE, facts
 
 T = TypeVar("T")
-MOVES = {**moves.RULES, **reductions.RULES, **linear.RULES, **random_numbers.RULES}
+MOVES = {
+    **moves.RULES, **reductions.RULES, **linear.RULES, **fourier.RULES, **random_numbers.RULES,
+}  # fmt: skip
 """Rules of what moves, sums, contracts and solves, by primitive."""
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
