@@ -62,7 +62,8 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
 def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
     """The same of large arrays in memory, as loops over their entries; None of others."""
     dtypes = [dtype_name(v.aval.dtype) for v in (*eqn.invars, eqn.outvars[0])]
-    if not b.stored or columns[0].size < limits.TAPS or not DTYPES.issuperset(dtypes):
+    large = limits.TAPS <= columns[0].size <= limits.POINT**2  # of more, memory takes the time
+    if not b.stored or not large or not DTYPES.issuperset(dtypes):
         return None
 
     def one(inner: Builder, *ids: int) -> int:
