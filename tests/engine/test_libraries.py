@@ -274,6 +274,7 @@ def test_batches_and_kernels_have_it_too(name):
         expected = jax.jit(jax.vmap(mode(fun)))(at)
         ours = {
             "default": veenv.jacve(fun),
+            "XLA": veenv.jacve(fun, kernel="xla"),
             "forward, float32": lambda a: veenv.jacve(fun, "forward")(a.astype("float32")),
             "kernel": veenv.jacve(fun, kernel="fused"),
             "JAX's": veenv.fuse(mode(fun)),

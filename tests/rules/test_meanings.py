@@ -209,6 +209,20 @@ def test_what_depends_on_the_batch_is_the_points_own():
     assert len(np.unique(expected[1])) > 5
 
 
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_what_depends_on_the_batch_stays_so_outside_of_kernels(order):
+    """A check of a library, as it is for a batch: Python is called for all points at once."""
+    bad = any_of_batch("t_bad")
+
+    def checked(x):
+        high = bad.bind((x > 9).any())
+        fail = lambda x: x + jax.pure_callback(np.float32, X[0], high)  # noqa: E731
+        return lax.cond(high, fail, lambda x: x[::-1] * x, jnp.sin(x))
+
+    ours, theirs = veenv.jacve(checked, order, kernel="xla"), jax.jacrev(checked)
+    assert_same(jax.jit(jax.vmap(ours))(POINTS), jax.jit(jax.vmap(theirs))(POINTS), tol=1e-6)
+
+
 def solve_primitive(name):
     """A solver by iteration, with derivatives of its own: implicit, and transposed."""
 

@@ -22,7 +22,7 @@ from jax.interpreters import ad
 from veenv import _compat, limits
 from veenv.linear.linear_map import Same
 from veenv.rules import walk
-from veenv.rules.base import find
+from veenv.rules.base import find, is_differentiable
 from veenv.rules.table import TABLE, facts
 
 Meaning = Callable[..., Any]
@@ -78,9 +78,14 @@ def meaning_of(equation: Any) -> Any | None:
 
 
 def inlined(equation: Any) -> Any | None:
-    """As `meaning_of`, where nothing else says what the derivative is."""
-    has_rule = find(equation.primitive.name) is not None or equation.primitive in ad.primitive_jvps
-    return None if has_rule and not _applies(equation) else meaning_of(equation)
+    """As `meaning_of`, where there is a derivative and nothing else says what it is.
+
+    What has none stays as it is for batches, which its own meaning may know nothing of.
+    """
+    name, primitive = equation.primitive.name, equation.primitive
+    has_rule = find(name) is not None or primitive in ad.primitive_jvps
+    moves = name in _MEANINGS or any(map(is_differentiable, walk.out_avals(equation)))
+    return meaning_of(equation) if _applies(equation) or (moves and not has_rule) else None
 
 
 def _applies(equation: Any) -> bool:
