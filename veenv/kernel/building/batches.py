@@ -19,6 +19,7 @@ from jax.extend import core
 from veenv import _compat, limits
 from veenv.kernel.building import loops
 from veenv.kernel.building.builder import Builder, Ids, constant
+from veenv.kernel.building.fourier import passes
 from veenv.kernel.building.moves import RULES as FREE
 from veenv.kernel.building.reductions import neutral, operation
 from veenv.kernel.scalar_program import CannotFuseError, dtype_name
@@ -120,7 +121,7 @@ class Batches:
             if called is not None:
                 total += self._entries(_compat.open_jaxpr(called[0]))
             elif eqn.primitive.name not in FREE:
-                total += sum(prod(v.aval.shape) for v in eqn.outvars)
+                total += passes(eqn) * sum(prod(v.aval.shape) for v in eqn.outvars)
         return total
 
     def new(self, aval: Any) -> int:

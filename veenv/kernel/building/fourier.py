@@ -99,6 +99,12 @@ def _fft(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     return [np.array(ids, np.int64).reshape(aval.shape)]
 
 
+def passes(eqn: Any) -> int:
+    """How many arrays of the size of its result an equation computes: one, unless a transform."""
+    lengths = eqn.params.get("fft_lengths", ())
+    return max(1, sum(2 * p for n in lengths for p in _primes(n)))  # sums of rows, turned before
+
+
 def _primes(n: int) -> list[int]:
     """The prime factors of a number."""
     p = next((p for p in range(2, n) if n % p == 0), n)
