@@ -52,6 +52,8 @@ BODY = 2000
 """Operations of a loop's body, about, up to which its code is short: it compiles in 0.05 s."""
 STACKED = 1 << 18
 """Numbers of a point that loops stack: of a vector of points 16 MB, more than caches hold."""
+STACKED_UNASKED = 1 << 16
+"""The same in a kernel that nobody asked for: an attempt ends before its steps are made."""
 LONG = 10_000
 """Operations that take longer to compile than JAX's modes take to trace."""
 LOOKED_AT = 500_000

@@ -68,9 +68,9 @@ def fuse(
     yield table
     for name in named(step, ALL, "step"):
         sizes = _AT_POINTS if name.removesuffix(", value") in POINTS else batch
-        for size in (s for s in sizes if name not in LOOPS or s in _AT_LOOPS):
+        for count in (s for s in sizes if name not in LOOPS or s in _AT_LOOPS):
             make, point = ALL[name]
-            args = jax.tree.map(_keys_apart, points(point, size))
+            args = jax.tree.map(_keys_apart, points(point, count))
             methods = {mode: make(valued(jacobian)) for mode, jacobian in MODES.items()}
             methods["kernel"] = veenv.fuse(make(veenv.value_and_jacve))
             programs = compiled({m: jax.vmap(f) for m, f in methods.items()}, args, 3, REFUSALS)
@@ -78,7 +78,7 @@ def fuse(
             first = programs["kernel"].compile / programs[timed.mode].compile
             ms = timed.ms(timed.mode), timed.ms("kernel")
             table.add(
-                name, size, timed.mode, *ms, f"**{timed.ratio('kernel'):.2g}**", f"{first:.2g}"
+                name, count, timed.mode, *ms, f"**{timed.ratio('kernel'):.2g}**", f"{first:.2g}"
             )
 
 

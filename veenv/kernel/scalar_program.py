@@ -294,10 +294,12 @@ class ScalarProgram:
         """How many entries of stacks and arrays its loops read and leave, each time they run."""
         total = 0
         for part, times in self.parts():
-            for op in part.ops:
+            for k, op in enumerate(part.ops):
                 if op.name == "loop":
                     total += times * op.attr.steps * op.attr.stacked
-                elif op.name == "part":
+                elif op.name == "part" and (
+                    part is self or part.ops[written_in(part.ops, k)].name != "input"
+                ):  # else it lies where the loop around it has it
                     total += times * (part.ops[op.args[0]].attr.entries(op.attr) or 0)
         return total
 

@@ -68,6 +68,7 @@ class Builder:
         self.loops: dict[str, Any] = {}
         self.stored = stored  # whether loops go through the entries of large arrays in memory
         self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
+        self.most_stacked = limits.STACKED
         self._known: dict[Any, int] = {}
         self._choices: dict[int, Any] = {}
         self._counted = True
@@ -590,11 +591,10 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any
     return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]
 
 
-def refuse_stacked(count: int) -> None:
+def refuse_stacked(count: int, most: int) -> None:
     """Refuses so many stacked numbers of a point where they are too many."""
-    if count > limits.STACKED:
+    if count > most:
         raise CannotFuseError(
-            f"loops stack {count:,} numbers a point, of {limits.STACKED:,} that a kernel "
-            "has memory for",
+            f"loops stack {count:,} numbers a point, of {most:,} that a kernel has memory for",
             "scan",
         )

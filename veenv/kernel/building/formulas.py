@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -150,7 +151,9 @@ def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
     x = lax.pad(x, jnp.asarray(fill, x.dtype), config)
     reach = np.maximum((x.shape - (sizes - 1) * apart - 1) // strides * strides + 1, 0)
     starts = [np.array(tap) * apart * (reach > 0) for tap in np.ndindex(*sizes)]
-    return [lax.slice(x, start, start + reach, strides) for start in starts]
+    return [
+        lax.slice(x, start.tolist(), (start + reach).tolist(), strides.tolist()) for start in starts
+    ]
 
 
 def _bound(dtype: Any, largest: bool) -> Any:

@@ -19,7 +19,7 @@ from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
 from veenv.kernel.building.nests import INDEX, Index, Matrix, Nest, Number
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, CannotFuseError, Workspace, dtype_name
 
-_UNROLLED = 200
+_UNROLLED = 300  # products: about those of a system of 8 with as many right sides
 
 Solve = Callable[..., Sequence[Ids]]
 """From the builder and matrices without batch axes to those of the results."""
@@ -294,7 +294,7 @@ def _reflected(
     """A matrix after reflections, the first one first or last; `within` it is a unit matrix."""
     (rows, columns), count = x.shape, len(factors)
     n = _nest(b, a, rows * columns * count // 3)
-    below = np.tri(*a.shape, -1, dtype=bool)
+    below = np.tri(a.shape[0], a.shape[1], -1, dtype=bool)
     vectors, known = n.matrix(a, True, below), n.matrix(factors[:, None], True)
     m, sums = n.matrix(x), n.matrix(np.full((columns, 1), b.number(0, n.dtype)))
 

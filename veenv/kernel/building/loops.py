@@ -251,7 +251,8 @@ def _refuse_stacks(
 ) -> None:
     """Refuses a loop before anything is made of its steps, if what is surely read is too much."""
     several = [set(reals(body.inner, ids)) for ids, flag in zip(outs, read, strict=False) if flag]
-    refuse_stacked(length * len(set().union(*several).intersection(wanted)))
+    count = length * len(set().union(*several).intersection(wanted))
+    refuse_stacked(count, body.outer.most_stacked)
 
 
 def _tabulated(

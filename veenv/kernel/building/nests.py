@@ -235,7 +235,7 @@ class Nest:
         """
         bounds: Any = start, stop
         known = isinstance(start, int) and isinstance(stop, int)
-        if self.unrolled or (known and stop - start <= _FEW):
+        if self.unrolled or (known and bounds[1] - bounds[0] <= _FEW):
             for i in range(*bounds):
                 carry = tuple(step(i, *carry) or ())
             return [*carry]
@@ -248,7 +248,7 @@ class Nest:
         first = self.op("convert", start, dtype=INDEX)
         return self._loop(body, [first, *carry], length, usual, goes_on)[1:]
 
-    def block(self, body: Callable[[], None], routine: Routine | None) -> None:
+    def block(self, body: Callable[[], Any], routine: Routine | None) -> None:
         """Runs `body`, which writes arrays alone, or has a library do the same for each point."""
         if self.unrolled:
             body()
@@ -356,7 +356,7 @@ def lies(
     if first.name not in ("entry", "input"):
         return None
     at = 1 if first.name == "input" else None
-    of = first.attr[0] if at else first.args
+    of: Any = first.attr[0] if at else first.args
     ops = [b.ops[i] for i in ids[needed].tolist()]
     known = [
         op.attr[1] if at else op.attr

@@ -126,7 +126,7 @@ def _convolution(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     operands = zip(ins, places, strict=True)
     left, right = (_converted(b, ids, dtype).ravel()[at] for ids, at in operands)
     terms = arithmetic(b, "mul", dtype, left, right).tolist()
-    for row, term in zip(rows.tolist(), terms, strict=True):
+    for row, term in zip(np.asarray(rows).tolist(), terms, strict=True):
         sums[row] = b.op("add", dtype, sums[row], term) if row in sums else term
     zero = b.number(0, dtype)
     ids = [sums.get(k, zero) for k in range(math.prod(aval.shape))]

@@ -213,6 +213,8 @@ def _program(
     read = walk.read_in(jaxpr, jaxpr.outvars)
     stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
     walker = _Unroller(limit, Builder(limit, longest, stored), read, deep=size == inf)
+    if size < inf:
+        walker.builder.most_stacked = limits.STACKED_UNASKED
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
@@ -235,7 +237,7 @@ def _program(
         program = replace(program, ruled=ruled)
     if sum(op.name not in FREE for op in program.ops) > limit:
         raise walker.builder.too_many()
-    refuse_stacked(program.stacked)
+    refuse_stacked(program.stacked, walker.builder.most_stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import re
 import weakref
@@ -162,9 +163,10 @@ def is_known(symbol: str) -> bool:
 
 def _routine(name: str) -> int | None:
     """The address of a routine of LAPACK or BLAS whose integers have 32 bits, if SciPy has it."""
-    from scipy.linalg import cython_blas, cython_lapack  # 0.1 s
-
-    known = getattr(cython_lapack, "__pyx_capi__", {}) | getattr(cython_blas, "__pyx_capi__", {})
+    modules = map(
+        importlib.import_module, ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
+    )
+    known = {key: routine for one in modules for key, routine in one.__pyx_capi__.items()}  # 0.1 s
     if name not in known:
         return None
     signature, address = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer

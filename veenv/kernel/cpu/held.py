@@ -151,12 +151,12 @@ class _Registry:
             return kernel
 
     def _add(self, key: int, program: ScalarProgram | Finished, layout: records.Layout) -> Kernel:
-        if isinstance(program, Finished) and layout == program.layout:
-            made = program.objects
+        name = code_name(program.digest(), layout.lanes)
+        if isinstance(program, ScalarProgram):
+            made = disk.objects(name, functools.partial(bodies.objects, program, layout.lanes))
         else:
-            assert isinstance(program, ScalarProgram) or layout.lanes == 1
-            objects = functools.partial(bodies.objects, program, layout.lanes)
-            made = disk.objects(code_name(program.digest(), layout.lanes), objects)
+            made = program.objects if layout == program.layout else disk.known_objects(name)
+            assert made is not None
         code = MachineCode(made)
         record, arrays = records.entry_of(key, layout, code)
         entry = _Entry(record, (code, arrays))
