@@ -62,7 +62,7 @@ def program_of(k):
 
 def test_a_finaliser_waits_for_nothing(monkeypatch):
     """Garbage may be collected by a thread for which a compiler's thread waits."""
-    handles = [held.kernel(program_of(1.0625))]
+    handles = [held.kernel(program_of(1.0625), 64)]
     compiled = bodies.objects
 
     def slow(*args):
@@ -73,7 +73,7 @@ def test_a_finaliser_waits_for_nothing(monkeypatch):
         return compiled(*args)
 
     monkeypatch.setattr(bodies, "objects", slow)
-    held.kernel(program_of(2.0625))
+    held.kernel(program_of(2.0625), 64)
     assert not handles
 
 
@@ -90,7 +90,7 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
     found = [None] * 4
 
     def take(number):
-        found[number] = held.kernel(programs[number])
+        found[number] = held.kernel(programs[number], 64)
 
     threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
     for thread in threads:

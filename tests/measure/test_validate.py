@@ -130,7 +130,7 @@ def test_a_tasks_shipped_orders_are_found_without_a_file(capsys):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"order": Path("absent.json")}, "order file absent.json: No such file"),
+        ({"order": Path("absent.json")}, "order file absent.json: no order file"),
         ({"task": "Robertsn"}, "did you mean Robertson"),
         ({"task": "mlp"}, "is for another graph"),
         ({"points": 0}, "points must be at least 1, got 0"),
