@@ -186,7 +186,7 @@ MISUSES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     "no unit": (ValueError, BUDGET + "'10 parsecs'", optimize(budget="10 parsecs")),
     "a negative budget": (ValueError, BUDGET + "-1", optimize(budget=-1)),
     "no budget": (ValueError, BUDGET + "'0s'", optimize(budget="0s")),
-    "a method": (ValueError, "one of auto, anneal, .* got 'annealin'", optimize(method="annealin")),
+    "a method": (ValueError, "one of auto, anneal, .* got 'anneall'", optimize(method="anneall")),
     "scores": (TypeError, "integers, the slots; got dtype float32: .*jnp.argmax",
                lambda: veenv.evaluate(lambda key, obs, mask: mask.astype(float).sum(-1),
                                       ["Robertson"])),
