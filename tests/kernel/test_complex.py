@@ -43,7 +43,7 @@ LARGE = {"float32": (90.0, 1e30), "float64": (710.0, 1e200)}
 WIDER = {"float32": "float64", "float64": "longdouble"}
 OF_MODERATE = {"cube", "own power", "square"}
 """Functions with products of infinities, or digits that are lost, at large numbers."""
-WRONG_SLOPES = {"cosh", "expm1", "quotient"}
+WRONG_SLOPES = {"cosh", "inverse square", "expm1", "quotient"}
 """Of which XLA's derivatives have lost all digits at small, or at large, numbers."""
 
 ORACLES: dict[str, Function] = {
