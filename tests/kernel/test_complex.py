@@ -41,10 +41,12 @@ FUNCTIONS |= {
 LARGE = {"float32": (90.0, 1e30), "float64": (710.0, 1e200)}
 """Numbers whose exponential, and whose square, is no longer finite."""
 WIDER = {"float32": "float64", "float64": "longdouble"}
-OF_MODERATE = {"cube", "own power", "square"}
+OF_MODERATE = {"cube", "own power"}
 """Functions with products of infinities, or digits that are lost, at large numbers."""
-WRONG_SLOPES = {"cosh", "inverse square", "expm1", "quotient"}
+WRONG_SLOPES = {"cosh", "expm1", "quotient"}
 """Of which XLA's derivatives have lost all digits at small, or at large, numbers."""
+OVERFLOWING = {("value", "square"), ("slope", "inverse square")}
+"""With products beyond all numbers: in which parts are NaN, versions of XLA differ."""
 
 ORACLES: dict[str, Function] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
@@ -122,9 +124,12 @@ def test_zeros_infinities_nan_and_all_that_is_tiny_or_large(name, dtype):
     info, function = np.finfo(dtype), ORACLES.get(name) or getattr(np, name, FUNCTIONS[name])
     exact = [of_numpy(function, points, to) for to in (dtype, WIDER[dtype])]
     good = np.any([near(got[:, 0], v, info) for v in (wanted[:, 0], *exact)], axis=0)
+    largest = (np.isfinite(points) & (np.abs(points) > LARGE[dtype][1])).any(1)
     known = (np.abs(points) < 1e20).all(1) | (name not in OF_MODERATE)
+    known &= ~largest | (("value", name) not in OVERFLOWING)
     assert not [(*points[i], *got[i, 0]) for i in np.flatnonzero(known & ~good)]
     known = np.isfinite(wanted).all((1, 2)) & (name not in WRONG_SLOPES)
+    known &= ~largest | (("slope", name) not in OVERFLOWING)
     good = np.all([near(got[:, k], wanted[:, k], info) for k in (1, 2)], axis=0)
     assert not [(*points[i], *got[i, 1:]) for i in np.flatnonzero(known & ~good)]
 
