@@ -14,7 +14,7 @@ import lazy_loader
 
 from veenv import _gymnasium
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 """The one place of the version."""
 
 if not Path(__file__).with_name("agents").exists():  # a checkout that is not installed
