@@ -343,8 +343,8 @@ def test_loops_of_complex_arguments_with_real_results():
         lambda z: jax.lax.scan(lambda c, x: (c * 1j, x * (1 + 1j)), z[0], z),
     ]
     for part in (jnp.real, jnp.imag, jnp.abs):
-        parted = [lambda z, f=f, part=part: jax.tree.map(part, f(z)) for f in loops]
-        pairs = [(jacve(fun, "reverse"), jax.jacrev(fun)) for fun in parted]
+        split_leaves = [lambda z, f=f, part=part: jax.tree.map(part, f(z)) for f in loops]
+        pairs = [(jacve(fun, "reverse"), jax.jacrev(fun)) for fun in split_leaves]
         assert_compiled_same(pairs, X + 1j * Y)
 
 

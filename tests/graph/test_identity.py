@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend.core import Primitive
 
 from veenv.graph.identity import text_of_jaxpr
-from veenv.rules import meanings
+from veenv.rules import definitions
 
 SLOPE = Primitive("slope_with_a_text")
 SLOPE.def_abstract_eval(lambda x: x)
@@ -119,15 +119,15 @@ def test_the_same_function_has_the_same_text():
 
 
 def test_a_meaning_is_part_of_the_text(monkeypatch):
-    monkeypatch.setattr(meanings, "_MEANINGS", {})
+    monkeypatch.setattr(definitions, "_DEFINITIONS", {})
     fun = lambda x: SLOPE.bind(x)  # noqa: E731
     assert text(fun, X) is None
     texts = []
     for slope in (3, 3, 5):
-        meanings.register_rule(SLOPE, functools.partial(jnp.multiply, np.float32(slope)))
+        definitions.register_rule(SLOPE, functools.partial(jnp.multiply, np.float32(slope)))
         texts.append(text(fun, X))
     assert texts[0] == texts[1] != texts[2]
-    meanings._traced.cache_clear()
+    definitions._traced.cache_clear()
 
 
 @pytest.mark.parametrize(

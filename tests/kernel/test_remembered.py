@@ -19,8 +19,8 @@ from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.building import unrolling
 from veenv.kernel.cpu import disk, held
-from veenv.rules import meanings
-from veenv.rules.meanings import register_rule
+from veenv.rules import definitions
+from veenv.rules.definitions import register_rule
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("cache")]
 X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
@@ -126,10 +126,10 @@ SLOPE.def_abstract_eval(lambda x: x)
 
 def test_another_meaning_is_another_function(monkeypatch):
     """Of a primitive for which something was registered, in this process and not in the next."""
-    monkeypatch.setattr(meanings, "_MEANINGS", {})
+    monkeypatch.setattr(definitions, "_DEFINITIONS", {})
     run = jax.jit(veenv.fuse(lambda x: 2 * SLOPE.bind(x)))
     for slope in (3, 5):
         another_process()
         register_rule(SLOPE, lambda x: slope * x)  # noqa: B023
         assert_same(run(X), jnp.asarray(2 * slope * X), 1e-6)
-    meanings._traced.cache_clear()
+    definitions._traced.cache_clear()

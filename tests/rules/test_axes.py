@@ -8,7 +8,7 @@ from jax import lax
 
 from veenv.graph.program import trace
 from veenv.rules import walk
-from veenv.rules.axes import ties_of
+from veenv.rules.axes import axis_mappings
 
 RNG = np.random.default_rng(0)
 X, Y = jnp.asarray(RNG.normal(size=(2, 3, 4))), jnp.asarray(RNG.normal(size=(2, 4, 5)))
@@ -48,7 +48,7 @@ def test_an_axis_in_another_order_leaves_results_in_that_order(name):
 
     def step(equation, operands):
         outs = walk.apply(equation, operands)
-        ties = ties_of(equation) if np.size(outs[0]) else []
+        ties = axis_mappings(equation) if np.size(outs[0]) else []
         for tie in ties:
             sized = [(x, j) for x, j in zip(operands, tie.ins, strict=True) if j is not None]
             length = (

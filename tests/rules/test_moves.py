@@ -184,7 +184,7 @@ def test_each_element_is_the_one_that_it_is_said_to_be(name):
         for i, aval in enumerate(equation.in_avals):
             numbers = rng.permutation(aval.size).reshape(aval.shape) + 1.0
             ins[i] = numbers if ins[i] is None else ins[i]
-        every = [indexmap.taken(equation, i, known) for i in range(len(ins))]
+        every = [indexmap.sources_in(equation, i, known) for i in range(len(ins))]
         found = indexmap.sources(equation, known)
         if found is None and all(taken is None for taken in every):
             assert equation.primitive.name not in BY_INDICES

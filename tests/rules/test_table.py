@@ -43,7 +43,7 @@ ALLOWED = {
     "rules/elementwise.py": "derivatives that are functions",
     "rules/contraction.py": "identities of reductions",
     "rules/operations.py": "operations of scalar programs",
-    "rules/places.py": "functions that list entries",
+    "rules/operator_patterns.py": "functions that list entries",
     "structure/__init__.py": "names that the package exports",
     "tasks/random.py": "a family of functions",
     "tasks/random_ops.py": "a family of functions",

@@ -128,7 +128,9 @@ def _met(
         given: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
         for i, s in zip(by_operand, several, strict=True):
             given[i] = s.numbers
-        rows: Any = [indexmap.moved(name, params, row, shape) for row in zip(*given, strict=True)]
+        rows: Any = [
+            indexmap.move_elements(name, params, x, shape) for x in zip(*given, strict=True)
+        ]
         return [s.values for s in several], [np.stack(of) for of in zip(*rows, strict=True)]
     if list(by_operand) == [0] and numbers is not None:
         taken = indexmap.sources(equation, known)

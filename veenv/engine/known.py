@@ -127,7 +127,7 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.sum(ins[0], tuple(equation.params["axes"]), aval.dtype)]
     if facts(name).selects and len(ins) == 3:
         return [np.where(ins[0], ins[2], ins[1])]
-    moved = indexmap.moved(name, equation.params, ins, aval.shape)
+    moved = indexmap.move_elements(name, equation.params, ins, aval.shape)
     if moved is not None:
         return moved
     if name == "convert_element_type" and _converts(ins[0].dtype, aval.dtype):

@@ -26,7 +26,7 @@ from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.axes import Product
 from veenv.rules.base import is_complex
-from veenv.rules.meanings import meaning_of
+from veenv.rules.definitions import definition_of
 from veenv.rules.operations import WEIGHTS
 from veenv.rules.table import facts
 
@@ -185,7 +185,7 @@ def _body(equation: Any) -> Any | None:
     """What an equation that is a call runs, None of others."""
     name = equation.primitive.name
     body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
-    return body or meaning_of(equation)
+    return body or definition_of(equation)
 
 
 def unrolled(equation: Any) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from veenv.rules import walk
-from veenv.rules.axes import has_ties, ties_of
+from veenv.rules.axes import axis_mappings, has_axis_mappings
 from veenv.rules.base import Pairs, Site, find, is_complex
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE
@@ -193,7 +193,7 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
         ways = cache(lambda operand: _ways(flow(), operand, _rank(site, operand)))
         return lambda result, operand: _followed(flow(), operand, result, ways)
     rule = find(name)
-    if rule is None or has_ties(name):
+    if rule is None or has_axis_mappings(name):
         return lambda result, operand: _apart(site, result, operand)
     rows = cache(lambda: rule(replace(site, diagonal=None)))
 
@@ -212,7 +212,7 @@ def _apart(site: Site, result: int, operand: int) -> Pairs | None:
     if known.form == "window" and known.linear is not None and operand:
         return None  # it only decides what is taken of the first
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
-    pairs = ((t.out, t.ins[operand]) for t in ties_of(site))
+    pairs = ((t.out, t.ins[operand]) for t in axis_mappings(site))
     found = ((k, j) for k, j in pairs if k is not None and j is not None)
     return tuple(
         (_squeezed(out, k), _squeezed(shape, j)) for k, j in found if out[k] == shape[j] != 1

@@ -20,7 +20,7 @@ import numpy as np
 from veenv import _compat
 from veenv.rules import walk
 from veenv.rules.base import is_key
-from veenv.rules.meanings import meaning_of
+from veenv.rules.definitions import definition_of
 from veenv.rules.table import TABLE
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, np.dtype)
@@ -68,7 +68,7 @@ class _Text:
         body = _compat.inlinable(equation) or _compat.call_body(name, params)
         if body is not None:
             return f"call {self.value(body)}"
-        meaning = meaning_of(equation)
+        meaning = definition_of(equation)
         if _compat.effects_of(equation) or (meaning is None and name not in TABLE):
             raise _UndescribedError(name)
         return f"{name} {self.value(walk.loop_of(equation) or params)} {self.value(meaning)}"

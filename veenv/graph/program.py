@@ -31,8 +31,8 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
-from veenv.rules.base import filled, has_symbols, parted
-from veenv.rules.meanings import meaning_of, spelled_out
+from veenv.rules.base import has_symbols, merge_leaves, split_leaves
+from veenv.rules.definitions import definition_of, with_definitions
 from veenv.rules.table import facts
 
 source_info_util.register_exclusion(__file__)
@@ -124,7 +124,7 @@ def trace(
         return leaves, more
 
     def program(closed: Any, traced: dict[int, Any]) -> Program:
-        closed = spelled_out(loosened(closed))
+        closed = with_definitions(loosened(closed))
         return _program(closed, wanted, traced, out_trees[-1], plain=plain)
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
@@ -290,7 +290,7 @@ class HiddenAux:
 
     def shown(self) -> Any:
         """The output as the function returned it."""
-        return jax.tree.unflatten(self.rest.tree, filled(self.rest.kept, self.computed))
+        return jax.tree.unflatten(self.rest.tree, merge_leaves(self.rest.kept, self.computed))
 
 
 def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
@@ -304,7 +304,7 @@ def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
         if isinstance(aux, HiddenAux):
             return out, aux
         leaves, tree = jax.tree.flatten(aux)
-        kept, computed = parted(leaves, jax.core.Tracer)
+        kept, computed = split_leaves(leaves, jax.core.Tracer)
         return out, HiddenAux(computed, _Rest(tree, kept))
 
     return hiding
@@ -410,7 +410,7 @@ class _Flattener:
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
-                inner = _compat.call_body(eqn.primitive.name, eqn.params) or meaning_of(eqn)
+                inner = _compat.call_body(eqn.primitive.name, eqn.params) or definition_of(eqn)
             if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
                 inner = written_out(eqn)
             if plain and facts(eqn.primitive.name).stops:

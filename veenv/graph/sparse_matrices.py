@@ -48,7 +48,7 @@ def _product(name: str, params: Any) -> Callable[..., Any]:
 
     def product(data: Array, indices: Array, x: Array) -> Array:
         axes = Product.named(params["dimension_numbers"], (len(shape), x.ndim))
-        (contracted, others), (kept, rest) = axes.summed, axes.own
+        (contracted, others), (kept, rest) = axes.summed, axes.free
         columns = x.transpose([*others, *rest])
         taken = tuple(indices[:, axis] for axis in contracted)
         met = columns.at[taken].get(mode="fill", fill_value=0) if taken else columns[None]
@@ -68,7 +68,7 @@ def _product(name: str, params: Any) -> Callable[..., Any]:
 def _sampled(avals: Sequence[Any], numbers: Any) -> Any | None:
     """The jaxpr of some entries of a product of arrays; None if it or the indices are batches."""
     axes = Product.named(numbers, [len(x.shape) for x in avals[:2]])
-    contracted, kept = axes.summed, axes.own
+    contracted, kept = axes.summed, axes.free
     if axes.batch[0] or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, kept)):
         return None
 

@@ -25,8 +25,8 @@ from veenv.kernel.building.callbacks import Carried, carried_out
 from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, leaf_of, unroll
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
-from veenv.rules.base import filled, is_differentiable, is_key, parted
-from veenv.rules.meanings import spelled_out
+from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leaves
+from veenv.rules.definitions import with_definitions
 
 if TYPE_CHECKING:
     from veenv.kernel.cpu.finished import Finished
@@ -181,7 +181,7 @@ class Traced:
     def result(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays as its leaves."""
         arrays = map(_compat.as_weak_as, self.avals, map(_from_plain, leaves, self.avals))
-        return jax.tree.unflatten(self.tree, filled(self.static, list(arrays)))
+        return jax.tree.unflatten(self.tree, merge_leaves(self.static, list(arrays)))
 
 
 def _ruled(equation: Any) -> bool:
@@ -238,14 +238,14 @@ def trace_leaves(
             full[k] = _from_plain(value, leaves[k])
         args, kwargs = jax.tree.unflatten(tree, full)
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
-        static, arrays = parted(outs)
+        static, arrays = split_leaves(outs)
         found.append((out_tree, tuple(map(jax.typeof, arrays)), static))
         return list(map(_as_plain, arrays))
 
     operands = [_as_plain(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
     some, named = _plain(tree, map(given.get, range(len(leaves))))
-    closed = spelled_out(loosened(jax.make_jaxpr(flat)(*some, **named)))
+    closed = with_definitions(loosened(jax.make_jaxpr(flat)(*some, **named)))
     lifted = [
         (v, c) for v, c in zip(_compat.open_jaxpr(closed).constvars, closed.consts, strict=True)
         if _compat.is_traced(c) or (np.size(c) > limits.SMALL and is_differentiable(c))

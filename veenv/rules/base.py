@@ -218,22 +218,22 @@ def from_real(x: Array, aval: Any) -> Array:
     return x.astype(aval.dtype)
 
 
-def parted(leaves: Iterable[Any], kind: Any = Array) -> tuple[dict[int, Any], list[Any]]:
-    """What is no array, by its place, and the arrays; `filled` puts both together again."""
+def split_leaves(leaves: Iterable[Any], kind: Any = Array) -> tuple[dict[int, Any], list[Any]]:
+    """Returns the leaves that are no arrays, by place, and the arrays; see `merge_leaves`."""
     leaves = list(leaves)
-    kept = {k: x for k, x in enumerate(leaves) if not isinstance(x, kind)}
-    return kept, [x for k, x in enumerate(leaves) if k not in kept]
+    rest = {k: x for k, x in enumerate(leaves) if not isinstance(x, kind)}
+    return rest, [x for k, x in enumerate(leaves) if k not in rest]
 
 
-def filled(kept: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
-    """Leaves of which some are kept by their place.
+def merge_leaves(rest: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
+    """Puts the two results of `split_leaves` together again.
 
     Examples:
-      >>> filled({1: "b"}, ["a", "c"])
+      >>> merge_leaves({1: "b"}, ["a", "c"])
       ['a', 'b', 'c']
     """
-    others = iter(arrays)
-    return [kept[k] if k in kept else next(others) for k in range(len(kept) + len(arrays))]
+    remaining = iter(arrays)
+    return [rest[k] if k in rest else next(remaining) for k in range(len(rest) + len(arrays))]
 
 
 _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", default=None)
@@ -256,16 +256,16 @@ def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) ->
         closed, out = jax.make_jaxpr(fun, return_shape=True)(*jax.tree.map(_compat.shape_of, args))
         return closed, jax.tree.structure(out)
 
-    found = remembered(site, what, traced, *args)
-    if found is None:
+    traced_once = remembered(site, what, traced, *args)
+    if traced_once is None:
         return fun(*args)
-    closed, out = found
+    closed, out = traced_once
     leaves = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *jax.tree.leaves(args))
     return jax.tree.unflatten(out, leaves)
 
 
 def remembered(site: Site, what: Hashable, make: Callable[[], Any], *args: Any) -> Any:
-    """What is made once for such equations; None where nothing is remembered of this one."""
+    """Returns ``make()``, called once for such equations; None where nothing is remembered."""
     known = _known.get()
     if known is None or site.effects:
         return None
@@ -277,7 +277,7 @@ def remembered(site: Site, what: Hashable, make: Callable[[], Any], *args: Any) 
 
 
 def signature(site: Site) -> Hashable:
-    """What decides the derivative of an equation; parameters without equality by themselves."""
+    """Returns all that decides the derivative of an equation, hashable."""
     params = ((name, _hashable(value)) for name, value in sorted(site.params.items()))
     return (
         site.primitive, tuple(params), tuple(site.in_avals), tuple(site.out_avals),
@@ -286,7 +286,7 @@ def signature(site: Site) -> Hashable:
 
 
 def _hashable(value: Any) -> Hashable:
-    """A parameter, or what is equal for the same object alone."""
+    """Returns a parameter, wrapped to compare by identity if it cannot be hashed."""
     try:
         hash(value)
     except TypeError:

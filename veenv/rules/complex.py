@@ -75,8 +75,8 @@ def is_analytic(name: str, params: Any, in_avals: Iterable[Any], out_avals: Iter
         return True
     if name in _NOT_ANALYTIC or params.get("conjugate_a"):
         return False
-    found = known.by_parts or known.elementwise or name in _ANALYTIC
-    return found and all(is_complex(a) for a in out_avals if is_differentiable(a))
+    known_analytic = known.by_parts or known.elementwise or name in _ANALYTIC
+    return known_analytic and all(is_complex(a) for a in out_avals if is_differentiable(a))
 
 
 def _avals(variables: Iterable[Any]) -> list[Any]:
@@ -222,7 +222,7 @@ def _matrix(site: Site, i: int) -> Callable[[Values, Values], Array]:
         columns = [to_real(jax.jvp(alone, (x,), (jnp.full_like(x, d),))[1]) for d in directions]
         shape = site.out_avals[0].shape
         block = jnp.stack(columns, axis=-1) if len(columns) > 1 else columns[0]
-        kept = [n for n in shape if n != 1]
-        return block.reshape([*kept, *block.shape[len(shape) :]])
+        sizes = [n for n in shape if n != 1]
+        return block.reshape([*sizes, *block.shape[len(shape) :]])
 
     return values

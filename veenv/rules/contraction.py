@@ -18,8 +18,8 @@ from veenv.rules.operator import generic
 from veenv.structure.structure import dense, make
 
 
-def _kept(site: Site, operand: int = 0) -> tuple[list[tuple[int, int]], list[int]]:
-    """(out axis, in axis) pairs a reduction keeps, and the in axes it reduces."""
+def _unreduced(site: Site, operand: int = 0) -> tuple[list[tuple[int, int]], list[int]]:
+    """Returns the (out axis, in axis) pairs that a reduction leaves, and the axes it reduces."""
     axes = sorted(site.params["axes"])
     rest = [j for j in range(len(site.in_avals[operand].shape)) if j not in axes]
     return list(enumerate(rest)), axes
@@ -44,7 +44,7 @@ def psum(site: Site) -> Sequence[Row]:
 def _sum(site: Site, number: int) -> Partial:
     """The sum of one of several operands, each of which has a result."""
     out, shape = site.out_avals[number].shape, site.in_avals[number].shape
-    pairs, axes = _kept(site, number)
+    pairs, axes = _unreduced(site, number)
     executed = make(out, shape, pairs, unit=True)
     summed = [j for j in axes if shape[j] != 1]
     literature = make(out, shape, pairs, in_values=summed) if summed else executed
@@ -54,7 +54,7 @@ def _sum(site: Site, number: int) -> Partial:
 @register("reduce_max", "reduce_min", "reduce_prod")
 def reduce_other(site: Site) -> Sequence[Row]:
     """Maximum, minimum and product over axes; ties as JAX's rule resolves them."""
-    pairs, axes = _kept(site)
+    pairs, axes = _unreduced(site)
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     structure = make(out, shape, pairs, out_values=range(len(out)), in_values=axes)
 
@@ -90,7 +90,7 @@ def _by_operand(site: Site, i: int) -> Partial:
 
     def values(ins: Values, _outs: Values) -> Array:
         summed = [j for _, j in sorted(zip(axes.summed[i], axes.summed[other], strict=True))]
-        order = [*axes.batch[other], *axes.own[other], *summed]
+        order = [*axes.batch[other], *axes.free[other], *summed]
         return _drop_ones(lax.transpose(jnp.asarray(ins[other]), order))
 
     return Partial(structure, structure, values)

@@ -195,7 +195,7 @@ def cases(site: Site) -> range:
 
 
 def case(ins: Values, i: int) -> Array:
-    """Where operand i of a select is selected, of the values of its operands."""
+    """Returns where a select takes operand i, booleans, from the values of its operands."""
     which = jnp.asarray(ins[0])
     if len(ins) == 2:  # the only one
         return jnp.ones_like(which, bool)

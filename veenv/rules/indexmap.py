@@ -1,8 +1,9 @@
-"""Of equations that move elements: which element goes where, by NumPy.
+"""Index maps: which element goes where in equations that move elements, by NumPy.
 
-`moved` moves arrays of anything as an equation does: values, flags, operations of a kernel, or the
-numbers of the elements themselves, which say where each comes from.  `Windows` are the places that
-gathers read and scatters write, once their indices are known.  A place of -1 is none.
+`move_elements` moves arrays of anything as an equation does: values, flags, operations of a
+kernel, or the numbers of the elements themselves, which say where each comes from.  `Windows` are
+the places that gathers read and scatters write, once their indices are known.  A place of -1 is
+none.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def numbered(shape: Sequence[int], start: int = 0) -> np.ndarray:
     return np.arange(start, start + prod(shape)).reshape(shape)
 
 
-def moved(
+def move_elements(
     name: str, params: Any, ins: Sequence[np.ndarray], shape: Sequence[int]
 ) -> list[np.ndarray] | None:
-    """The results of a primitive that moves elements as shapes say; None of any other one.
+    """Returns the results of a primitive that moves elements as shapes say; None of any other.
 
     Examples:
-      >>> moved("rev", {"dimensions": (0,)}, [np.array(["a", "b"])], (2,))[0].tolist()
+      >>> move_elements("rev", {"dimensions": (0,)}, [np.array(["a", "b"])], (2,))[0].tolist()
       ['b', 'a']
     """
     x = ins[0] if ins else np.zeros(0)
@@ -80,7 +81,7 @@ def _padded(x: np.ndarray, fill: np.ndarray, config: Any, shape: Sequence[int]) 
 
 @dataclass(frozen=True)
 class Windows:
-    """How indices place windows in an array, as the parameters of what takes or puts them say."""
+    """The windows of an array that a gather reads or a scatter writes, as its parameters say."""
 
     sizes: tuple[int, ...]  # of a window along every axis of the array
     dropped: tuple[int, ...]  # axes of the array along which a window has no axis of its own
@@ -88,11 +89,11 @@ class Windows:
     # pairs of an axis of the array and one of the indices that go together
     shared: tuple[tuple[int, int], ...]
     # axes of the windows among those of the result (of a scatter: of the updates)
-    own: tuple[int, ...]
+    window_axes: tuple[int, ...]
     clipped: bool  # a window that is not inside is moved there; otherwise it is left out
 
     def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
-        """The row-major places in the array of the entries of the result; -1 for none.
+        """Returns the row-major place in the array of each entry of the result; -1 for none.
 
         Examples:
           >>> rows = Windows((1, 3), (0,), (0,), (), (1,), clipped=False)
@@ -108,79 +109,81 @@ class Windows:
         window = [axis for axis in range(len(shape)) if axis not in self.dropped]
         offsets = np.indices([self.sizes[axis] for axis in window])
         inside = np.ones(batch, bool)
-        found = np.zeros((*batch, *offsets.shape[1:]), np.int64)
+        places = np.zeros((*batch, *offsets.shape[1:]), np.int64)
         for axis, start in enumerate(starts):
             stride, last = prod(shape[axis + 1 :]), shape[axis] - self.sizes[axis]
             inside &= (start >= 0) & (start <= last)
             start = np.clip(start, 0, max(0, last))
-            found += stride * start.reshape(batch + (1,) * len(window))
+            places += stride * start.reshape(batch + (1,) * len(window))
             if axis in window:
-                found += stride * offsets[window.index(axis)]
+                places += stride * offsets[window.index(axis)]
         if not self.clipped:
-            found[~inside] = -1
-        return self._arranged(found, len(batch))
+            places[~inside] = -1
+        return self._arranged(places, len(batch))
 
     def alike(self, shape: Sequence[int], rank: int) -> list[tuple[int, int, int | None]]:
-        """The axes of the result along which each index has an index of the array of its own.
+        """Returns the axes of the result along which each index reads its own index of the array.
 
-        Each with the array's axis, and with that of the indices; None where windows have the whole
-        axis. The result (of a scatter: the updates) has so many axes.
+        Of each (axis of the result, of the array, of the indices); the last is None where windows
+        have the whole axis. The result (of a scatter: the updates) has `rank` axes.
         """
-        batch = [k for k in range(rank) if k not in self.own]
+        batch = [k for k in range(rank) if k not in self.window_axes]
         window = [j for j in range(len(shape)) if j not in self.dropped]
         whole = [
             (k, j, None)
-            for k, j in zip(self.own, window, strict=True)
+            for k, j in zip(self.window_axes, window, strict=True)
             if j not in self.indexed and self.sizes[j] == shape[j]
         ]
         return [*((batch[i], j, i) for j, i in self.shared), *whole]
 
     def own_row(self, shape: Sequence[int], indices: np.ndarray) -> tuple[int, int, int] | None:
-        """A number of each index that is the index's own place along an axis of all of them.
+        """Finds a component of the indices that only counts along one of their axes.
 
-        With the array's axis that it is for, and that axis. `indices` are -1 where not known.
+        Returns (component, axis of the array it is for, axis of the indices), or None. `indices`
+        are -1 where not known.
 
         Examples:
           >>> entries = Windows((1, 1), (0, 1), (0, 1), (), (), clipped=False)
           >>> entries.own_row((3, 9), np.array([[0, -1], [1, -1], [2, -1]]))
           (0, 0, 0)
         """
-        taken = {i for _, i in self.shared}
+        shared_index_axes = {i for _, i in self.shared}
         for k, j in enumerate(self.indexed):
             for i, n in enumerate(indices.shape[:-1]):
-                own = np.arange(n).reshape(-1, *(1 for _ in indices.shape[i + 1 : -1]))
-                fits = n == shape[j] > 1 and j in self.dropped and i not in taken
-                if fits and (indices[..., k] == own).all():
+                numbers = np.arange(n).reshape(-1, *(1 for _ in indices.shape[i + 1 : -1]))
+                fits = n == shape[j] > 1 and j in self.dropped and i not in shared_index_axes
+                if fits and (indices[..., k] == numbers).all():
                     return k, j, i
         return None
 
     def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
-        """The number of the index that each entry of the result goes by; `batch` is their shape."""
+        """Returns the number of the index that places each entry; `batch` is the indices' shape."""
         window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
         numbers = np.arange(prod(batch)).reshape((*batch, *(1 for _ in window)))
         return self._arranged(np.broadcast_to(numbers, (*batch, *window)), len(batch))
 
-    def _arranged(self, found: np.ndarray, count: int) -> np.ndarray:
-        """With the axes of windows where the result has them; `count` are those of indices."""
-        others, own = iter(range(count)), iter(range(count, found.ndim))
-        return found.transpose([next(own if k in self.own else others) for k in range(found.ndim)])
+    def _arranged(self, entries: np.ndarray, count: int) -> np.ndarray:
+        """Moves the axes of windows (behind `count` others) to where the result has them."""
+        index, window = iter(range(count)), iter(range(count, entries.ndim))
+        rank = range(entries.ndim)
+        return entries.transpose([next(window if k in self.window_axes else index) for k in rank])
 
 
 def by_rows(params: Any, number: int, axis: int, rows: int) -> dict[str, Any]:
-    """The parameters of a gather or scatter without a number of each index, `Windows.own_row`.
+    """Returns the parameters of a gather or scatter without the component of `Windows.own_row`.
 
-    The axis of the array goes with an axis of the indices instead.
+    The axis of the array becomes a batch axis, together with an axis of the indices.
     """
     d = params["dimension_numbers"]
     window, dropped, indexed, *shared = d
     pairs = sorted([*zip(*shared, strict=True), (axis, rows)])
-    found = type(d)(
+    numbers = type(d)(
         window,
         tuple(j for j in dropped if j != axis),
         (*indexed[:number], *indexed[number + 1 :]),
         *(tuple(several) for several in zip(*pairs, strict=True)),
     )
-    return {**params, "dimension_numbers": found, "indices_are_sorted": False}
+    return {**params, "dimension_numbers": numbers, "indices_are_sorted": False}
 
 
 def of_gather(params: Any) -> Windows:
@@ -231,18 +234,18 @@ def _mode(params: Any) -> Any:
 
 
 def adds(name: str) -> bool:
-    """Whether a primitive adds updates to what is there."""
+    """Returns whether a primitive adds updates to what is there."""
     return facts(name).combine == "add"
 
 
 def takes(name: str) -> bool:
-    """Whether a primitive takes each result element from one operand element, by indices."""
+    """Returns whether a primitive reads each entry from one operand, by indices."""
     known = facts(name)
     return known.form == "take" or (known.form == "put" and known.combine in (None, "add"))
 
 
 def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndarray | None:
-    """Where the window of a gather, a scatter or a dynamic slice lies, if its indices are known.
+    """Returns where a gather reads or a scatter writes, if its indices are known, else None.
 
     For each element of the result, or of the updates, the number of the first operand's element.
     """
@@ -250,17 +253,17 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
     indexed = "dimension_numbers" in equation.params
     first = 1 if indexed or facts(name).form == "take" else 2
     indices = [known(a) for a in equation.inputs[first : 2 if indexed else None]]
-    given = [i for i in indices if i is not None]
-    if len(given) < len(indices):
+    known_indices = [i for i in indices if i is not None]
+    if len(known_indices) < len(indices):
         return None
     if indexed:
-        return windows_of(equation).places(shapes[0], given[0])
+        return windows_of(equation).places(shapes[0], known_indices[0])
     block = equation.out_avals[0].shape if first == 1 else shapes[1]
-    return of_block(block).places(shapes[0], np.array([int(i) for i in given], np.int64))
+    return of_block(block).places(shapes[0], np.array([int(i) for i in known_indices], np.int64))
 
 
 def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np.ndarray] | None:
-    """For each element of each result the element of an operand that it is.
+    """Returns for each element of each result the number of the operand's element that it is.
 
     The elements of all operands are numbered one after another. None of primitives that do
     something else, of indices that are not known, and of a scatter that overwrites an element
@@ -270,7 +273,7 @@ def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np
     if facts(name).form == "move":
         starts = np.cumsum([0, *map(prod, shapes)])
         numbers = list(map(numbered, shapes, starts.tolist()))
-        return moved(name, equation.params, numbers, equation.out_avals[0].shape)
+        return move_elements(name, equation.params, numbers, equation.out_avals[0].shape)
     at = targets(equation, known) if takes(name) and not adds(name) else None
     if at is None or facts(name).form == "take":
         return at if at is None else [at]
@@ -278,23 +281,23 @@ def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np
     put = np.flatnonzero(flat >= 0)
     if len(np.unique(flat[put])) < len(put):
         return None
-    found = numbered(shapes[0])
-    found.reshape(-1)[flat[put]] = put + sum(map(prod, shapes[:updates]))
-    return [found]
+    elements = numbered(shapes[0])
+    elements.reshape(-1)[flat[put]] = put + sum(map(prod, shapes[:updates]))
+    return [elements]
 
 
-def taken(
+def sources_in(
     equation: Any, operand: int, known: Callable[[Any], np.ndarray | None]
 ) -> np.ndarray | None:
-    """As `sources`, the elements of one operand in the one result: their own numbers.
+    """Returns `sources` within one operand, of an equation with one result; -1 for other operands.
 
     For the updates that a scatter adds, it is the result's element that each is added to.
     """
     shapes = [a.shape for a in equation.in_avals]
     if adds(equation.primitive.name):
         return numbered(shapes[0]) if operand == 0 else targets(equation, known)
-    found = sources(equation, known)
-    if found is None or len(found) > 1:
+    numbers = sources(equation, known)
+    if numbers is None or len(numbers) > 1:
         return None
-    own = found[0] - sum(map(prod, shapes[:operand]))
-    return np.where((own >= 0) & (own < prod(shapes[operand])), own, -1)
+    places = numbers[0] - sum(map(prod, shapes[:operand]))
+    return np.where((places >= 0) & (places < prod(shapes[operand])), places, -1)

@@ -52,7 +52,7 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 def weight(name: str, function: str | None = None) -> int:
-    """What an operation of a scalar program takes, in multiplications.
+    """Returns the cost of an operation of a scalar program, in multiplications.
 
     Examples:
       >>> weight("mul"), weight("call", "sin") == WEIGHTS["sin"]
@@ -84,7 +84,7 @@ def _function(name: str, numpy: Callable[..., Any] | None = None) -> None:
 
 
 def _divide(x: Any, y: Any) -> Any:
-    """Of integers towards zero."""
+    """Divides floats, or integers towards zero."""
     if np.issubdtype(np.asarray(x).dtype, np.floating):
         return x / y
     return (x - np.fmod(x, y)) // y

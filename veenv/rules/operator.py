@@ -22,7 +22,7 @@ from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
 from veenv.rules import walk
 from veenv.rules.base import Pairs, Partial, Row, Site, Values, real_shape, register
-from veenv.rules.passes import REFUSALS, Several, has_vjp, moving_of, passes_at
+from veenv.rules.passes import REFUSALS, Several, active_function, has_vjp, passes_at
 from veenv.rules.table import facts
 from veenv.structure.structure import Link, dense, make
 
@@ -71,12 +71,12 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
             ) -> LinearMap:
                 return joint.map(at, which, diagonal, _counts(site.primitive.name))
 
-            rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
+            rows[k][i] = _partial(out, shape, link, diagonal, shared, branch_mask(site, k, i))
     return rows
 
 
 def _counts(name: str) -> bool:
-    """Whether partials of a primitive are ones where entries go, and zeros elsewhere."""
+    """Returns whether partials of a primitive hold ones where entries go, and zeros elsewhere."""
     known = facts(name)
     moves = known.linear is not None and known.combine in (None, "add")
     return known.form == "sort" or (moves and known.form in ("take", "put"))
@@ -134,8 +134,8 @@ def _joint(site: Site, at: Values) -> Joint:
         try:
             return run.push(which, t)
         except REFUSALS as error:
-            moving = moving_of(site, at)
-            if has_vjp(moving.some, moving.primals):  # a custom vjp inside
+            active = active_function(site, at)
+            if has_vjp(active.requested, active.primals):  # a custom vjp inside
                 return joint.without_forward().forward(which, t)
             raise NotImplementedError(
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
@@ -163,8 +163,11 @@ def _joint(site: Site, at: Values) -> Joint:
     return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))
 
 
-def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
-    """Whether the branch that was taken leads from an operand to a result; None if any would."""
+def branch_mask(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
+    """Returns a mask: whether the branch that runs leads from an operand to a result.
+
+    None if every branch does.
+    """
     leads = [_leads(branch, operand - 1, result) for branch in walk.branches_of(site)]
     if all(leads):
         return None
@@ -177,11 +180,11 @@ def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | 
 
 
 def _leads(branch: Any, operand: int, result: int) -> bool:
-    """Whether a result of a closed jaxpr depends on an operand in any way."""
+    """Returns whether a result of a closed jaxpr depends on an operand in any way."""
     jaxpr = _compat.open_jaxpr(branch)
     out = jaxpr.outvars[result]
-    found = walk.dependent(jaxpr, [jaxpr.invars[operand]])
-    return not walk.is_literal(out) and out in found
+    depending = walk.dependent(jaxpr, [jaxpr.invars[operand]])
+    return not walk.is_literal(out) and out in depending
 
 
 @register("linear_call")

@@ -33,7 +33,7 @@ REFUSALS = (ValueError, NotImplementedError, TypeError)
 
 
 def goes_both_ways(name: str, params: Any) -> bool:
-    """Whether JAX is known to have both modes of a primitive, which need not be traced for that.
+    """Returns whether JAX is known to have both modes of a primitive, without a trace.
 
     Examples:
       >>> goes_both_ways("sin", {}), goes_both_ways("custom_vjp_call", {})
@@ -44,7 +44,7 @@ def goes_both_ways(name: str, params: Any) -> bool:
 
 
 def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
-    """Whether a custom vjp inside of an equation leaves it without a forward mode.
+    """Returns whether a custom vjp inside of an equation leaves it without a forward mode.
 
     JAX raises where the tangent of such a function is computed, which under jit is after this.
     """
@@ -58,13 +58,13 @@ def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]
 
 
 def has_jvp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
-    """Whether JAX has the tangent of a function; what it cannot trace it raises."""
+    """Returns whether JAX has the tangent of a function; raises what JAX raises in its trace."""
     pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
     return not (walk.holds(pushed, _compat.TANGENTS) or _compat.has_lost(pushed))
 
 
 def has_vjp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
-    """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
+    """Returns whether JAX can transpose a function's derivative (of a `while`, say, it cannot)."""
 
     def pull(*values: Array) -> Any:
         outs, back = jax.vjp(fun, *values)
@@ -81,22 +81,22 @@ Several = tuple[Array, ...]
 Ways = Literal["both", "forward", "backward"]
 
 
-class Moving(NamedTuple):
-    """An equation as a function of the operands that move."""
+class ActiveFunction(NamedTuple):
+    """An equation as a function of its active operands."""
 
     numbers: list[int]  # which operands
     primals: list[Array]  # their values
     # from their values to the results that are asked for, and to all
     fun: Callable[..., tuple[Several, Sequence[Any]]]
 
-    def some(self, *values: Array) -> Several:
+    def requested(self, *values: Array) -> Several:
         """The results that are asked for."""
         return self.fun(*values)[0]
 
 
-def moving_of(site: Site, at: Values) -> Moving:
-    """An equation as a function of the operands that move."""
-    moving = [
+def active_function(site: Site, at: Values) -> ActiveFunction:
+    """Returns an equation as a function of its active operands."""
+    active = [
         n
         for n, a in enumerate(site.in_avals)
         if n in site.operands or (_is_solve(site) and is_differentiable(a))
@@ -106,12 +106,12 @@ def moving_of(site: Site, at: Values) -> Moving:
 
     def results_of(*values: Array) -> tuple[Several, list[Any]]:
         full = list(at)
-        for n, value in zip(moving, values, strict=True):
+        for n, value in zip(active, values, strict=True):
             full[n] = value
         every = _compat.bind(site.primitive, site.params, full)
         return tuple(every[k] for k in site.results), every
 
-    return Moving(moving, [jnp.asarray(at[n]) for n in moving], results_of)
+    return ActiveFunction(active, [jnp.asarray(at[n]) for n in active], results_of)
 
 
 def _is_solve(site: Site) -> bool:
@@ -135,34 +135,34 @@ def pullback(site: Site, at: Values) -> Callable[..., Several]:
 
 
 def _pulled(site: Site, of: Sequence[int], at: Values, cotangents: Sequence[Array]) -> Several:
-    return _back(site, moving_of(site, at), cotangents, of)
+    return _back(site, active_function(site, at), cotangents, of)
 
 
 def _back(
-    site: Site, moving: Moving, cotangents: Sequence[Array], of: Sequence[int] | None = None
+    site: Site, active: ActiveFunction, cotangents: Sequence[Array], of: Sequence[int] | None = None
 ) -> Several:
-    """The cotangents of an equation's operands for those of some results."""
+    """Pulls cotangents of some results of an equation back to its operands."""
     of = range(len(site.results)) if of is None else of
 
     def asked(*values: Array) -> Several:
-        some = moving.some(*values)
-        return tuple(some[k] for k in of)
+        requested = active.requested(*values)
+        return tuple(requested[k] for k in of)
 
-    pulled = jax.vjp(asked, *moving.primals)[1](_given(site, of, cotangents))
-    return _found(site, moving, pulled)
+    pulled = jax.vjp(asked, *active.primals)[1](_to_jax(site, of, cotangents))
+    return _from_jax(site, active, pulled)
 
 
-def _given(site: Site, of: Sequence[int], cotangents: Sequence[Array]) -> Several:
-    """Cotangents of some results as JAX's reverse mode takes them."""
+def _to_jax(site: Site, of: Sequence[int], cotangents: Sequence[Array]) -> Several:
+    """Converts cotangents of some results to what JAX's reverse mode takes."""
     outs = [site.out_avals[site.results[k]] for k in of]
-    given = [from_real(g, out) for g, out in zip(cotangents, outs, strict=True)]
+    converted = [from_real(g, out) for g, out in zip(cotangents, outs, strict=True)]
     # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
-    return tuple(g.conj() if site.realify and jnp.iscomplexobj(g) else g for g in given)
+    return tuple(g.conj() if site.realify and jnp.iscomplexobj(g) else g for g in converted)
 
 
-def _found(site: Site, moving: Moving, pulled: Sequence[Array]) -> Several:
-    """Cotangents of the operands of those that JAX's reverse mode gives."""
-    chosen = [pulled[moving.numbers.index(i)] for i in site.operands]
+def _from_jax(site: Site, active: ActiveFunction, pulled: Sequence[Array]) -> Several:
+    """Converts what JAX's reverse mode returns to cotangents of the operands."""
+    chosen = [pulled[active.numbers.index(i)] for i in site.operands]
     if not site.realify:
         return tuple(chosen)
     return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
@@ -179,57 +179,57 @@ def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
 
 
 def _pushed(site: Site, which: int, at: Values, t: Array) -> Several:
-    return _along(site, moving_of(site, at), which, t)
+    return _along(site, active_function(site, at), which, t)
 
 
-def _along(site: Site, moving: Moving, which: int, t: Array) -> Several:
-    """The tangents of an equation's results for that of one operand."""
-    primals = moving.primals
-    own = moving.numbers.index(site.operands[which])
+def _along(site: Site, active: ActiveFunction, which: int, t: Array) -> Several:
+    """Pushes the tangent of one operand forward to the results of an equation."""
+    primals = active.primals
+    position = active.numbers.index(site.operands[which])
     tangents = [jnp.zeros_like(p) for p in primals]
     tangent = from_real(t, site.in_avals[site.operands[which]])
-    tangents[own], _ = _compat.same_variance([tangent, primals[own]])
-    # JAX sees that the other operands do not move; their zeros could meet infinity. A rule that is
-    # told what is zero is told what moves at all.
+    tangents[position], _ = _compat.same_variance([tangent, primals[position]])
+    # JAX sees that the other operands are constant; their zeros could meet infinity. A rule that is
+    # told what is zero is told what is active at all.
     told = _compat.sees_symbolic_zeros(site.primitive, site.params)
-    some = range(len(primals)) if told or _is_solve(site) else [own]
+    varied = range(len(primals)) if told or _is_solve(site) else [position]
 
-    def moved(*values: Array) -> Several:
+    def along(*values: Array) -> Several:
         full = list(primals)
-        for n, value in zip(some, values, strict=True):
+        for n, value in zip(varied, values, strict=True):
             full[n] = value
-        return moving.some(*full)
+        return active.requested(*full)
 
-    here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
-    pushed = jax.jvp(moved, here, towards)[1]
+    here, towards = (tuple(x[n] for n in varied) for x in (primals, tangents))
+    pushed = jax.jvp(along, here, towards)[1]
     return tuple(to_real(x) if site.realify else x for x in pushed)
 
 
 def results_and_pullback(site: Site, at: Values) -> tuple[Sequence[Any], Callable[..., Several]]:
     """The results of an equation and its `pullback`, both from one run."""
-    moving = moving_of(site, at)
-    some, back, every = jax.vjp(moving.fun, *moving.primals, has_aux=True)
+    active = active_function(site, at)
+    requested, back, every = jax.vjp(active.fun, *active.primals, has_aux=True)
 
     def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
-        of = range(len(some)) if of is None else of
-        full = [jnp.zeros_like(x) for x in some]
-        for k, g in zip(of, _given(site, of, cotangents), strict=True):
+        of = range(len(requested)) if of is None else of
+        full = [jnp.zeros_like(x) for x in requested]
+        for k, g in zip(of, _to_jax(site, of, cotangents), strict=True):
             full[k] = g
-        return _found(site, moving, back(tuple(full)))
+        return _from_jax(site, active, back(tuple(full)))
 
     return every, pull
 
 
-def _linear(moving: Moving) -> tuple[Sequence[Any], Moving]:
+def _linear(active: ActiveFunction) -> tuple[Sequence[Any], ActiveFunction]:
     """The results of an equation and its derivative, a function of tangents, both from one run."""
-    zeros = [jnp.zeros_like(p) for p in moving.primals]
-    _, lin, every = jax.linearize(moving.fun, *moving.primals, has_aux=True)
+    zeros = [jnp.zeros_like(p) for p in active.primals]
+    _, lin, every = jax.linearize(active.fun, *active.primals, has_aux=True)
     push = core.jaxpr_as_fun(_silent(jax.make_jaxpr(lin)(*zeros)))
-    return every, moving._replace(primals=zeros, fun=lambda *t: (push(*t), []))
+    return every, active._replace(primals=zeros, fun=lambda *t: (push(*t), []))
 
 
 def _silent(value: Any) -> Any:
-    """Parameters of an equation, without what their bodies do and get nothing from."""
+    """Returns parameters of an equation without the effects of their bodies."""
     if isinstance(value, dict):
         return {name: _silent(x) for name, x in value.items()}
     if isinstance(value, (tuple, list)):
@@ -268,8 +268,8 @@ def passes_at(site: Site, at: Values) -> Passes:
 
     One that does more than compute runs once: its results and its derivative are of that run.
     """
-    moving = moving_of(site, at)
-    ways = _ways(site, moving)
+    active = active_function(site, at)
+    ways = _ways(site, active)
     every, push, pull = None, _pushforward(site, at), pullback(site, at)
     if not site.effects:
         return Passes(ways, push, pull)
@@ -280,23 +280,23 @@ def passes_at(site: Site, at: Values) -> Passes:
     if ways == "forward" or _is_silent(silent, at):
         every = _compat.bind(site.primitive, site.params, at)
         return Passes(ways, _pushforward(silent, at), pullback(silent, at), every)
-    every, linear = _linear(moving)
+    every, linear = _linear(active)
     push, pull = functools.partial(_along, site, linear), functools.partial(_back, site, linear)
     return Passes(ways, push, pull, every)
 
 
 def is_forward_only(site: Site) -> bool:
-    """Whether an equation does more than compute which can be of one run in forward mode alone."""
-    found: list[bool] = []
+    """Returns whether an equation has effects that only forward mode runs once."""
+    forward_only: list[bool] = []
 
     def at(*values: Any) -> None:
-        ways = _ways(site, moving_of(site, values))
+        ways = _ways(site, active_function(site, values))
         silent = replace(site, params=_silent(site.params))
-        found.append(ways == "forward" and not _is_silent(silent, values))
+        forward_only.append(ways == "forward" and not _is_silent(silent, values))
 
     with suppress(*REFUSALS):  # said where it is pushed forward
         jax.eval_shape(at, *map(_compat.abstract, site.in_avals))
-    return any(found)
+    return any(forward_only)
 
 
 def _is_silent(site: Site, at: Values) -> bool:
@@ -304,20 +304,22 @@ def _is_silent(site: Site, at: Values) -> bool:
     inside = walk.inside(site.params)
     if any(_compat.own_rule(e.primitive, e.params) and _compat.effects_of(e) for e in inside):
         return False
-    moving = moving_of(site, at)
-    pushed = jax.make_jaxpr(lambda p: jax.jvp(moving.some, p, p))(moving.primals)
+    active = active_function(site, at)
+    pushed = jax.make_jaxpr(lambda p: jax.jvp(active.requested, p, p))(active.primals)
     return not _compat.effects_of(pushed)
 
 
-def _ways(site: Site, moving: Moving) -> Ways:
-    """The modes that JAX has of an equation."""
-    alike = _compat.vary_alike(moving.primals)
+def _ways(site: Site, active: ActiveFunction) -> Ways:
+    """Returns the modes that JAX has of an equation."""
+    alike = _compat.vary_alike(active.primals)
     if goes_both_ways(site.primitive.name, site.params) and alike:
         return "both"
-    own = _compat.own_rule(site.primitive, site.params)
-    if own == "vjp" or only_backward(site.params, moving.some, moving.primals):
+    custom_rule = _compat.own_rule(site.primitive, site.params)
+    if custom_rule == "vjp" or only_backward(site.params, active.requested, active.primals):
         return "backward"
     # Reverse mode of JAX sums over the devices where only some of the operands differ among them.
-    both = remembered(site, "both", lambda: has_vjp(moving.some, moving.primals), moving.primals)
-    both = has_vjp(moving.some, moving.primals) if both is None else both
+    both = remembered(
+        site, "both", lambda: has_vjp(active.requested, active.primals), active.primals
+    )
+    both = has_vjp(active.requested, active.primals) if both is None else both
     return "both" if both and alike else "forward"

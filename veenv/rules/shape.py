@@ -49,7 +49,7 @@ def linked(
     action_at: Callable[[Values], Action | Affine],
     kind: Link = Link.SELECTION,
 ) -> Partial:
-    """As `selected`, with an action that depends on the values of the operands."""
+    """A unit partial as of `selected`, with an action that depends on the operands' values."""
     outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
     ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
     unit = make(out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins)

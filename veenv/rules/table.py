@@ -1,7 +1,7 @@
-"""What is known of JAX's primitives: one record each, and every fact that any part of veenv needs.
+"""The table of JAX's primitives: one record each, with every fact that a part of veenv needs.
 
-A primitive that is missing here is one of another library: its derivative is JAX's, and it is what
-`veenv.rules.meanings` knows of it.  What takes code stands beside what it is for: partials
+A primitive that is missing here is one of another library: its derivative is JAX's, its definition
+that of `veenv.rules.definitions`.  What takes code stands beside what it is for: partials
 in `veenv.rules`, moves of entries in `veenv.kernel`, odd parameters' text in `veenv.export`.
 """
 
@@ -29,7 +29,7 @@ CASES = slice(1, None)
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """What is known of a primitive."""
+    """The facts of one primitive."""
 
     name: str  # its name in JAX
     form: Form = "other"  # what it does
@@ -90,7 +90,7 @@ class Primitive:
 
     @property
     def elementwise(self) -> bool:
-        """Each entry of its result is a function of the operands' entries there, with a slope."""
+        """Its result has at each entry a function of the operands' entries there, with a slope."""
         return self.form == "entry" and not self.flat
 
     @property
@@ -105,7 +105,7 @@ class Primitive:
 
     @property
     def multiplies(self) -> bool:
-        """Each entry of its result is the product of those of two operands."""
+        """It multiplies two operands entry by entry."""
         return self.bilinear and self.form == "entry"
 
     @property
@@ -115,7 +115,7 @@ class Primitive:
 
     @property
     def selects(self) -> bool:
-        """Each entry of its result is one of another operand's, as the first one says."""
+        """It selects each entry from one of its other operands, as the first one says."""
         return self.linear is CASES
 
     def power(self, params: Any) -> int | None:

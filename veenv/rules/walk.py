@@ -28,14 +28,14 @@ def operands(equation: Any) -> list[Any]:
 
 def in_avals(equation: Any) -> Sequence[Any]:
     """Shape and dtype of each operand of an equation of a jaxpr or a program."""
-    found = getattr(equation, "in_avals", None)
-    return [a.aval for a in equation.invars] if found is None else found
+    avals = getattr(equation, "in_avals", None)
+    return [a.aval for a in equation.invars] if avals is None else avals
 
 
 def out_avals(equation: Any) -> Sequence[Any]:
     """Shape and dtype of each result."""
-    found = getattr(equation, "out_avals", None)
-    return [v.aval for v in equation.outvars] if found is None else found
+    avals = getattr(equation, "out_avals", None)
+    return [v.aval for v in equation.outvars] if avals is None else avals
 
 
 def equations(of: Any) -> Sequence[Any]:
@@ -69,7 +69,7 @@ def apply(equation: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def every(jaxpr: Any, enters: Callable[[Any], bool] = lambda equation: True) -> Iterator[Any]:
-    """All equations of a jaxpr, those in bodies of equations too."""
+    """Iterates over the equations of a jaxpr, with those in bodies of equations."""
     for equation in equations(jaxpr):
         yield equation
         if enters(equation):
@@ -79,41 +79,41 @@ def every(jaxpr: Any, enters: Callable[[Any], bool] = lambda equation: True) -> 
 def inside(
     params: Mapping[str, Any], enters: Callable[[Any], bool] = lambda equation: True
 ) -> Iterator[Any]:
-    """As `every`, of the bodies among the parameters of an equation."""
+    """Iterates as `every` over the bodies among the parameters of an equation."""
     for body in _compat.bodies(params):
         yield from every(body, enters)
 
 
 def holds(jaxpr: Any, names: Container[str]) -> bool:
-    """Whether a jaxpr has equations of primitives of some names, in any depth."""
+    """Returns whether a jaxpr has equations of primitives of these names, in any depth."""
     return any(equation.primitive.name in names for equation in every(jaxpr))
 
 
 def needed(of: Any, outputs: Iterable[Any]) -> list[Any]:
-    """The equations of a jaxpr that some variables need, and those that do more than compute."""
+    """Returns the equations of a jaxpr that these outputs need, and those with effects."""
     wanted = {v for v in outputs if not is_literal(v)}
-    found = []
+    backward = []
     for equation in reversed(equations(of)):
         if equation.effects or any(v in wanted for v in equation.outvars):
-            found.append(equation)
+            backward.append(equation)
             wanted.update(operands(equation))
-    return found[::-1]
+    return backward[::-1]
 
 
 def read_in(jaxpr: Any, results: Sequence[Any]) -> set[Any]:
     """The variables that some results of a jaxpr need, in the bodies of its equations, too."""
-    found = {v for v in results if not is_literal(v)}
+    variables = {v for v in results if not is_literal(v)}
     equations_needed = needed(jaxpr, results)
-    found.update(v for equation in equations_needed for v in operands(equation))
+    variables.update(v for equation in equations_needed for v in operands(equation))
     for equation in equations_needed:
         name, params = equation.primitive.name, equation.params
         inner = None if loop_of(equation) else _compat.inlinable_body(name, params)
         for body in _compat.bodies(params):
             outs = body.outvars
             if inner is not None:  # of a call, what is read outside
-                outs = [o for o, v in zip(outs, equation.outvars, strict=False) if v in found]
-            found |= read_in(body, outs)
-    return found
+                outs = [o for o, v in zip(outs, equation.outvars, strict=False) if v in variables]
+            variables |= read_in(body, outs)
+    return variables
 
 
 def part_of(
@@ -137,12 +137,12 @@ def part_of(
 
 
 def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
-    """The variables of a jaxpr that depend on some, these included."""
-    found = {*variables}
+    """Returns the variables of a jaxpr that depend on the given ones, these included."""
+    depending = {*variables}
     for equation in equations(of):
-        if not found.isdisjoint(operands(equation)):
-            found.update(equation.outvars)
-    return found
+        if not depending.isdisjoint(operands(equation)):
+            depending.update(equation.outvars)
+    return depending
 
 
 class LoopParts(NamedTuple):
@@ -203,11 +203,11 @@ class Domain(Generic[V]):
         raise NotImplementedError
 
     def join(self, a: V, b: V) -> V:
-        """What is known of a value that is one of two."""
+        """The value that holds for either of two (the join of a lattice)."""
         raise NotImplementedError
 
     def same(self, a: V, b: V) -> bool:
-        """Whether two values say the same."""
+        """Returns whether two values say the same."""
         return a == b
 
     def chosen(self, test: Callable[[], V], results: list[V]) -> list[V]:
@@ -223,7 +223,7 @@ class Domain(Generic[V]):
         return _compat.inlinable_body(equation.primitive.name, equation.params)
 
     def row(self, value: V, turn: int) -> V:
-        """What a turn of a loop sees of a value that is stacked."""
+        """The row of a stacked value that a turn of a loop reads."""
         return value
 
     def stacked(self, rows: Sequence[V], aval: Any) -> V:
@@ -291,7 +291,7 @@ class Domain(Generic[V]):
     def _settled(
         self, loop: Any, around: Callable[[list[V]], list[V]], carry: list[V]
     ) -> tuple[list[V], list[V]]:
-        """What a loop carries when it has settled, and the results of a turn from there."""
+        """Repeats a loop's body until the carry is a fixed point; returns it and the results."""
         for turn in itertools.count():
             outs = around(carry)
             after = list(map(self.join, carry, outs))

@@ -21,7 +21,7 @@ from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
 from veenv.kernel.building.elementwise import ELEMENTWISE
 from veenv.rules import walk
-from veenv.rules.axes import Tie, ties_of
+from veenv.rules.axes import AxisMapping, axis_mappings
 from veenv.rules.base import is_differentiable
 from veenv.rules.table import facts
 
@@ -174,7 +174,7 @@ class Classes:
         self._parents[self(a)] = self(b)
 
 
-def _body_ties(equation: Any) -> list[Tie]:
+def _body_ties(equation: Any) -> list[AxisMapping]:
     """As `ties`, of a call, a loop or a choice of branches: as their bodies tie axes."""
     classes = _body_classes(equation)
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
@@ -188,7 +188,7 @@ def _body_ties(equation: Any) -> list[Tie]:
             for k, a in enumerate(ins)
         ]
         if len(own) == 1 and max(map(len, axes)) == 1:
-            found.append(Tie(n, tuple(j[0] if j else None for j in axes)))
+            found.append(AxisMapping(n, tuple(j[0] if j else None for j in axes)))
     return found
 
 
@@ -286,7 +286,7 @@ def _alike(equation: Any, operands: Sequence[_Seen]) -> frozenset[int]:
     )
 
 
-def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> Tie | None:
+def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> AxisMapping | None:
     """The tie by which an equation of a body has an axis of the batch; None if it has not."""
     if all(x.axes[s] is None for x in operands):
         return None
@@ -308,7 +308,7 @@ def _first(x: _Seen, axes: Axes) -> Any:
     return value
 
 
-def ties(equation: Any) -> list[Tie]:
+def ties(equation: Any) -> list[AxisMapping]:
     """The axes along which an equation of a program or a jaxpr does the same at each index."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     sizes = [prod(a.shape) for a in (*ins, *outs)]
@@ -317,11 +317,11 @@ def ties(equation: Any) -> list[Tie]:
     if _has_bodies(equation) or _is_ruled(equation):
         return _body_ties(equation)
     found = []
-    for tie in ties_of(equation):
+    for tie in axis_mappings(equation):
         size = 1 if tie.out is None else outs[0].shape[tie.out]
         own = zip(tie.ins, ins, strict=True)
         ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)
-        found += [Tie(tie.out, ties)] if size > 1 else []
+        found += [AxisMapping(tie.out, ties)] if size > 1 else []
     return found
 
 

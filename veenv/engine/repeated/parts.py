@@ -34,7 +34,7 @@ from veenv.engine.repeated.points import Jacobian, PartFunction, Points
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import walk
-from veenv.rules.axes import Tie
+from veenv.rules.axes import AxisMapping
 from veenv.rules.base import is_complex, is_differentiable
 from veenv.rules.table import facts
 
@@ -51,11 +51,11 @@ class _Search:
             if not self._moved.isdisjoint(walk.operands(e))
         ]  # fmt: skip
         self._classes = Classes()
-        self._ties: dict[int, list[Tie]] = {}
+        self._ties: dict[int, list[AxisMapping]] = {}
         for k in self._left:
             self._ties[k] = self._open(program.equations[k])
 
-    def _open(self, e: Equation) -> list[Tie]:
+    def _open(self, e: Equation) -> list[AxisMapping]:
         """The ties of an equation that can be written for one point, in which all that moves is."""
         name = e.primitive.name
         sorts = facts(name).form == "sort" and any(map(is_differentiable, e.out_avals))
@@ -72,7 +72,7 @@ class _Search:
                     self._classes.join(other, outs[0] if outs else other)
         return found
 
-    def _class_of(self, k: int, tie: Tie) -> Any:
+    def _class_of(self, k: int, tie: AxisMapping) -> Any:
         outs = [v for v in self.program.equations[k].outputs if v is not None]
         return self._classes((outs[0], tie.out)) if outs else None
 

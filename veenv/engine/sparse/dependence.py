@@ -22,8 +22,8 @@ from veenv.graph.sparse_matrices import written_out
 from veenv.rules import Site, indexmap, partials, walk
 from veenv.rules.axes import Product
 from veenv.rules.base import is_differentiable
-from veenv.rules.meanings import meaning_of
-from veenv.rules.places import Places, operator_places
+from veenv.rules.definitions import definition_of
+from veenv.rules.operator_patterns import Places, operator_pattern
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
@@ -47,7 +47,7 @@ _Several = list[_Variable]
 def dependent_places(
     equation: Equation, ways: tuple[int, int], known: Callable[[Any], np.ndarray | None]
 ) -> Places | None:
-    """As `operator_places`, of a loop or branch; None where that takes too long, too."""
+    """As `operator_pattern`, of a loop or branch; None where that takes too long, too."""
     result, operand = ways
     shape = equation.in_avals[operand].shape
     size, by = prod(shape), equation.inputs[operand]
@@ -151,7 +151,7 @@ class _Follower(walk.Domain[_Variable]):
         if _compat.own_rule(equation.primitive, equation.params):
             return None
         body = _compat.call_body(equation.primitive.name, equation.params)
-        body = body or written_out(equation) or meaning_of(equation)
+        body = body or written_out(equation) or definition_of(equation)
         alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
         return body if alike else None
 
@@ -302,7 +302,7 @@ class _Follower(walk.Domain[_Variable]):
         """By the places of entries of running sums and triangles; None of others, or of many."""
         if facts(equation.primitive.name).form not in ("running", "matrix"):
             return None
-        at = operator_places(equation, ways, lambda _: None)
+        at = operator_pattern(equation, ways, lambda _: None)
         if at is None or len(at[0]) * self._size > limits.TABLE:
             return None
         shape = equation.out_avals[ways[0]].shape
@@ -372,7 +372,7 @@ def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -
 
 def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """What a product with a factor that is not zero at some places depends on."""
-    ties = Product.of(equation).ties()
+    ties = Product.of(equation).axis_mappings()
     labels: Any = [{t.ins[k]: n for n, t in enumerate(ties)} for k in (0, 1)]
     mine, others = (
         [of[j] for j in sorted({*of} - {None})] for of in (labels[operand], labels[1 - operand])

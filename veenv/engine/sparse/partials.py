@@ -37,8 +37,8 @@ from veenv.graph.program import Program
 from veenv.linear.linear_map import Selection
 from veenv.rules.axes import Product
 from veenv.rules.base import is_complex, real_shape
-from veenv.rules.indexmap import adds, numbered, taken, takes
-from veenv.rules.places import Places, operator_places, products
+from veenv.rules.indexmap import adds, numbered, sources_in, takes
+from veenv.rules.operator_patterns import Places, operator_pattern, products
 from veenv.rules.table import ALL, facts
 from veenv.structure.structure import Link
 
@@ -162,7 +162,7 @@ def _taken(
 ) -> Matrix | None:
     """Of what takes its elements from an operand, or puts them into what it gives."""
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
-    added, found = adds(name) and operand == 2, taken(equation, operand, known)
+    added, found = adds(name) and operand == 2, sources_in(equation, operand, known)
     if found is not None:
         return entries.taken(found, shapes, e.dtype, adds=added)
     if takes(name):
@@ -184,7 +184,7 @@ def _computed(
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:
     """Of a padded array by the one number that it is padded with."""
-    padded = taken(equation, 1, lambda _: None)
+    padded = sources_in(equation, 1, lambda _: None)
     assert padded is not None
     return entries.selected(padded, (), e.dtype) if (padded == 0).any() else None
 
@@ -231,7 +231,7 @@ def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarra
     """For each result the element that it is, or for each that is added the result; -1 for none."""
     if facts(equation.primitive.name).selects:
         return _let_through(equation, operand, known(equation.inputs[0]))
-    return taken(equation, operand, known)
+    return sources_in(equation, operand, known)
 
 
 def _turned(
@@ -357,7 +357,7 @@ def supported(
     """
     result, operand = ways
     form = facts(equation.primitive.name).form
-    places = (dependent_places if form == "loop" else operator_places)(equation, ways, known)
+    places = (dependent_places if form == "loop" else operator_pattern)(equation, ways, known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
     if places is not None and realify:

@@ -25,7 +25,7 @@ from veenv.kernel.building.reductions import neutral, operation
 from veenv.kernel.scalar_program import CannotFuseError, dtype_name
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
-from veenv.rules.axes import Tie, indexed_ties, ties_of
+from veenv.rules.axes import AxisMapping, axis_mappings, index_axis_mappings
 
 Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
@@ -43,12 +43,12 @@ class Line(NamedTuple):
     eqn: Any
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    ties: tuple[Tie, ...]
+    ties: tuple[AxisMapping, ...]
     """Its axes that may be loops."""
     cut: tuple[tuple[int, ...], ...]
     """Of each operand the axes of which the first index alone is taken."""
 
-    def pairs(self, tie: Tie) -> list[Pair]:
+    def pairs(self, tie: AxisMapping) -> list[Pair]:
         """The variables that have the axis of a tie, each with its number there."""
         ins = zip(self.ins, tie.ins, strict=True)
         return [(v, j) for v, j in (*ins, *((v, tie.out) for v in self.outs)) if j is not None]
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     length: int
     axis: dict[int, int]
     """The axis of each variable that has it."""
-    chosen: list[Tie | None]
+    chosen: list[AxisMapping | None]
     """For each line its tie to the axis; None of one outside."""
     stage: list[int]
     """For each line the number of its loop, or of the loop that it comes before."""
@@ -173,11 +173,11 @@ class Batches:
             at.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
-    def _ties(self, eqn: Any, operands: Sequence[int]) -> tuple[Tie, ...]:
+    def _ties(self, eqn: Any, operands: Sequence[int]) -> tuple[AxisMapping, ...]:
         """The axes that may be loops; what goes by known indices is moved before them."""
         if self._constants.issuperset(operands[1:2]):
-            return tuple(ties_of(eqn, indexed=False))
-        return *ties_of(eqn), *indexed_ties(eqn)
+            return tuple(axis_mappings(eqn, indexed=False))
+        return *axis_mappings(eqn), *index_axis_mappings(eqn)
 
     def with_loops(
         self,
@@ -236,7 +236,7 @@ class Batches:
                 best, least = (length, axis, chosen), saved
         return best and _plan(lines, *best)
 
-    def _open(self, line: Line, looped: Looped) -> Iterator[tuple[Tie, list[Pair]]]:
+    def _open(self, line: Line, looped: Looped) -> Iterator[tuple[AxisMapping, list[Pair]]]:
         """The ties of a line along which it is no loop yet, and may become one."""
         for tie in line.ties:
             pairs = line.pairs(tie)
@@ -280,7 +280,7 @@ def _followed(
 
 
 def _plan(
-    lines: Sequence[Line], length: int, axis: dict[int, int], chosen: Mapping[int, Tie]
+    lines: Sequence[Line], length: int, axis: dict[int, int], chosen: Mapping[int, AxisMapping]
 ) -> Plan:
     """The loops over an axis, one after the other."""
     stage: list[int] = []
@@ -300,8 +300,8 @@ def _plan(
 
 
 def _tie(
-    line: Line, opened: Sequence[tuple[Tie, list[Pair]]], axis: Mapping[int, int]
-) -> Tie | None:
+    line: Line, opened: Sequence[tuple[AxisMapping, list[Pair]]], axis: Mapping[int, int]
+) -> AxisMapping | None:
     """The first tie by which a line is in a loop."""
     for tie, pairs in opened:
         if tie.out is not None and all(axis.get(v) == tie.out for v in line.outs):
@@ -341,7 +341,7 @@ class _Loop:
         self._terms: dict[int, tuple[int, str]] = {}
         self._added_to: dict[int, tuple[int, int]] = {}
         """Of terms that an equation adds to what there is the variable of that, inside and out."""
-        chosen = [plan.chosen[k] or Tie(None, ()) for k in inside]
+        chosen = [plan.chosen[k] or AxisMapping(None, ()) for k in inside]
         pairs = [*zip(self._lines, chosen, strict=True)]
         self._made = {v for line, tie in pairs if tie.out is not None for v in line.outs}
         self._body = [self._line(line, tie) for line, tie in pairs]
@@ -351,7 +351,7 @@ class _Loop:
         needed = wanted | whole | {v for k in others for v in lines[k].ins}
         self._stacked = sorted(self._made & needed)
 
-    def _line(self, line: Line, tie: Tie) -> Line:
+    def _line(self, line: Line, tie: AxisMapping) -> Line:
         """A line as it is in the body."""
         of, looped = self._of, self._looped
         ins = tuple(self._local(v, j) for v, j in zip(line.ins, tie.ins, strict=True))

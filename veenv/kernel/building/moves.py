@@ -23,13 +23,13 @@ from veenv.kernel.building.builder import (
     reals,
 )
 from veenv.kernel.scalar_program import dtype_name
-from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
+from veenv.rules.indexmap import Windows, move_elements, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """As shapes say."""
-    found = moved(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
+    found = move_elements(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
     assert found is not None
     return found
 

@@ -14,7 +14,7 @@ from veenv.kernel.building.linear import product
 from veenv.kernel.building.nests import reduced
 from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
-from veenv.rules.places import products
+from veenv.rules.operator_patterns import products
 
 COMBINE: Mapping[str, tuple[str, str]] = {
     "sum": ("add", "or"),

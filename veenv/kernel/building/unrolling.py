@@ -50,7 +50,7 @@ from veenv.kernel.scalar_program import (
 )
 from veenv.rules import walk
 from veenv.rules.base import has_symbols, is_key
-from veenv.rules.meanings import meaning_of
+from veenv.rules.definitions import definition_of
 from veenv.rules.table import TABLE, facts
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
         first = lengths.matvec + lengths.vecmat
         right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
         return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
-    makers = _compat.inlinable, formulas.body_of, _compat.formula, _called, meaning_of
+    makers = _compat.inlinable, formulas.body_of, _compat.formula, _called, definition_of
     body = next((body for make in makers if (body := make(eqn)) is not None), None)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
     return (body, range(len(eqn.invars))) if known else None

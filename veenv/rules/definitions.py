@@ -1,4 +1,4 @@
-"""What primitives mean, as functions in `jax.numpy`: those of other libraries and a user's own.
+"""Definitions of primitives of other libraries and of users, as functions in `jax.numpy`.
 
 A primitive that veenv has no record of is what was registered for it, else what its own
 implementation traces to at one point.  Some of equinox's depend on a batch (`unvmap_any`,
@@ -25,12 +25,12 @@ from veenv.rules import walk
 from veenv.rules.base import find, is_differentiable
 from veenv.rules.table import TABLE, facts
 
-Meaning = Callable[..., Any]
+Definition = Callable[..., Any]
 """From operands, and parameters by name, to the result, or to the results."""
-_MEANINGS: dict[str, Meaning] = {}
+_DEFINITIONS: dict[str, Definition] = {}
 
 
-def register_rule(primitive: Any, meaning: Meaning) -> None:
+def register_rule(primitive: Any, meaning: Definition) -> None:
     """Says what a primitive means, for all functions traced from now on.
 
     It becomes part of kernels (`veenv.fuse`, `jacve`), C, sparse Jacobians and
@@ -64,38 +64,38 @@ def register_rule(primitive: Any, meaning: Meaning) -> None:
     name = getattr(primitive, "name", primitive)
     if not isinstance(name, str):
         raise TypeError(f"primitive must be a JAX primitive or its name, got {primitive!r}")
-    _MEANINGS[name] = meaning
+    _DEFINITIONS[name] = meaning
     _traced.cache_clear()
 
 
-def meaning_of(equation: Any) -> Any | None:
-    """The closed jaxpr of what an equation means; None where JAX alone has the primitive."""
+def definition_of(equation: Any) -> Any | None:
+    """Returns the closed jaxpr of an equation's definition; None where JAX alone has one."""
     name = equation.primitive.name
     is_known = name in TABLE and not _applies(equation)
-    if name not in _MEANINGS and (is_known or _compat.effects_of(equation)):
+    if name not in _DEFINITIONS and (is_known or _compat.effects_of(equation)):
         return None
     return _traced(Same(equation))
 
 
-def inlined(equation: Any) -> Any | None:
-    """As `meaning_of`, where there is a derivative and nothing else says what it is.
+def inlined_definition(equation: Any) -> Any | None:
+    """Returns `definition_of` an equation if its derivative is not known otherwise, else None.
 
-    What has none stays as it is for batches, which its own meaning may know nothing of.
+    What has no derivative stays as it is for batches, of which its definition may know nothing.
     """
     name, primitive = equation.primitive.name, equation.primitive
     has_rule = find(name) is not None or primitive in ad.primitive_jvps
-    moves = name in _MEANINGS or any(map(is_differentiable, walk.out_avals(equation)))
-    return meaning_of(equation) if _applies(equation) or (moves and not has_rule) else None
+    moves = name in _DEFINITIONS or any(map(is_differentiable, walk.out_avals(equation)))
+    return definition_of(equation) if _applies(equation) or (moves and not has_rule) else None
 
 
 def _applies(equation: Any) -> bool:
-    """Whether a scatter overwrites nothing, but computes with what is there (`.at[].apply`)."""
+    """Returns whether an equation is a scatter that applies a function (`.at[].apply`)."""
     name, computed = equation.primitive.name, equation.params.get("update_jaxpr")
     return computed is not None and not facts(name).combine
 
 
 def _applied(operand: Any, indices: Any, updates: Any, **params: Any) -> Any:
-    """Such a scatter: a function of each entry, as often as its place is among the indices."""
+    """Applies a scatter's function to each entry, as often as its place is among the indices."""
     jaxpr, consts = params.pop("update_jaxpr"), params.pop("update_consts")
     none, ones = jnp.zeros(operand.shape, "int32"), jnp.ones(updates.shape, "int32")
     times = jax.lax.scatter_add(none, indices, ones, **params)
@@ -111,29 +111,31 @@ def _applied(operand: Any, indices: Any, updates: Any, **params: Any) -> Any:
     return jax.lax.while_loop(lambda state: (times > state[0]).any(), ahead, (0, operand))[1]
 
 
-def spelled_out(closed: Any, known: dict[int, Any] | None = None) -> Any:
-    """A closed jaxpr with the meanings of primitives that have no derivative, in bodies too.
+def with_definitions(closed: Any, known: dict[int, Any] | None = None) -> Any:
+    """Replaces primitives without a derivative by their definitions, in bodies too.
 
-    `known` are bodies by their address, with what they are spelled out: many are called often.
+    `known` has the results for closed jaxprs by address, as many bodies are called often.
     """
     known = {} if known is None else known
     if id(closed) not in known:
-        known[id(closed)] = closed, _spelled_out(closed, known)
+        known[id(closed)] = closed, _with_definitions(closed, known)
     return known[id(closed)][1]
 
 
-def _spelled_out(closed: Any, known: dict[int, Any]) -> Any:
-    """As `spelled_out`, of a jaxpr that is not known."""
-    if all(inlined(equation) is None for equation in walk.every(closed)):
+def _with_definitions(closed: Any, known: dict[int, Any]) -> Any:
+    """Computes `with_definitions` of a jaxpr that is not known."""
+    if all(inlined_definition(equation) is None for equation in walk.every(closed)):
         return closed
 
     def step(equation: Any, ins: list[Any]) -> list[Any]:
-        meaning = inlined(equation)
+        meaning = inlined_definition(equation)
         info = equation.source_info
         with source_info_util.user_context(info.traceback, name_stack=info.name_stack):
             if meaning is not None:
                 return run(meaning, ins)
-            params = {key: _spelled(value, known) for key, value in equation.params.items()}
+            params = {
+                key: _param_with_definitions(value, known) for key, value in equation.params.items()
+            }
             return _compat.bind(equation.primitive, params, ins)
 
     def run(closed: Any, ins: Sequence[Any]) -> list[Any]:
@@ -146,19 +148,19 @@ def _spelled_out(closed: Any, known: dict[int, Any]) -> Any:
     return jax.make_jaxpr(lambda *ins: run(closed, ins))(*shapes)
 
 
-def _spelled(value: Any, known: dict[int, Any]) -> Any:
-    """A parameter, closed jaxprs in it spelled out."""
+def _param_with_definitions(value: Any, known: dict[int, Any]) -> Any:
+    """Returns a parameter, definitions put into its closed jaxprs."""
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
-        return type(value)(_spelled(x, known) for x in value)
+        return type(value)(_param_with_definitions(x, known) for x in value)
     closed = hasattr(value, "consts") and hasattr(_compat.open_jaxpr(value), "eqns")
-    return spelled_out(value, known) if closed else value
+    return with_definitions(value, known) if closed else value
 
 
 @functools.lru_cache(maxsize=limits.REMEMBERED)
 def _traced(same: Same) -> Any | None:
     equation = same.item
     name, primitive = equation.primitive.name, equation.primitive
-    run = _MEANINGS.get(name) or getattr(primitive, "impl", None)  # a `Function` has none
+    run = _DEFINITIONS.get(name) or getattr(primitive, "impl", None)  # a `Function` has none
     run = _applied if _applies(equation) else run
     if run is None:
         return None
@@ -171,7 +173,7 @@ def _traced(same: Same) -> Any | None:
     try:
         closed = jax.make_jaxpr(meant)(*shapes)
     except Exception:  # an implementation that needs values
-        if name in _MEANINGS:
+        if name in _DEFINITIONS:
             raise
         return None
     if any(_alike(equation, other) for other in walk.every(closed)):  # as most of JAX's own do
@@ -181,16 +183,16 @@ def _traced(same: Same) -> Any | None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two equations do the same: an implementation that only calls its primitive."""
+    """Returns whether two equations are the same call, as where an implementation only binds."""
     if other.primitive is not one.primitive:
         return False
     avals = [[(a.shape, a.dtype) for a in walk.in_avals(e)] for e in (one, other)]
     return avals[0] == avals[1] and bool(one.params == other.params)
 
 
-def _check(name: str, found: Any, expected: Any) -> None:
+def _check(name: str, results: Any, expected: Any) -> None:
     """Refuses a meaning with other results than the primitive."""
-    shown = [[f"{a.dtype}{list(a.shape)}" for a in avals] for avals in (found, expected)]
+    shown = [[f"{a.dtype}{list(a.shape)}" for a in avals] for avals in (results, expected)]
     if shown[0] != shown[1]:
         raise TypeError(
             f"primitive {name!r} has results {', '.join(shown[1])}, what it means has "

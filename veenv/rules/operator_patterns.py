@@ -1,6 +1,6 @@
-"""Where the partials of operators can have entries: convolutions, windows, running sums, triangles.
+"""Sparsity patterns of operators' partials: convolutions, windows, running sums, triangles.
 
-Their shapes alone say so, and the indices of scatters, if they are known.
+They follow from shapes alone, and from the indices of scatters, if those are known.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
 
 
-def operator_places(
+def operator_pattern(
     equation: Any, ways: tuple[int, int], known: Callable[[Any], np.ndarray | None]
 ) -> Places | None:
-    """Where the partial of a result by an operand, two numbers, can have entries; None if unknown.
+    """Returns where a partial can have entries, or None if that is unknown.
 
-    `known` gives values of the program's variables.
+    `ways` numbers the result and the operand; `known` gives values of the program's variables.
     """
     name, (result, operand) = equation.primitive.name, ways
     form = facts(name).form
@@ -39,8 +39,8 @@ def operator_places(
         back = _windows(equation.params, *map(numbered, shapes[::-1]))  # to what they were made of
         return None if back is None else (back[1], back[0])
     if form == "convolution" and prod(equation.in_avals[1].shape) <= limits.TAPS:
-        found = products(equation)
-        return found[0], found[1 + operand]
+        terms = products(equation)
+        return terms[0], terms[1 + operand]
     if form == "matrix" and result == 0 and name in _TRIANGLES:
         return _TRIANGLES[name](equation, operand)
     if form == "put" and not takes(name):
@@ -59,7 +59,7 @@ def _running(equation: Any) -> Places | None:
 
 
 def _windows(params: Any, out: np.ndarray, x: np.ndarray) -> Places | None:
-    """Of what is made of windows, all numbers; with parameters as of `reduce_window`."""
+    """Returns the pattern of an operation on windows, with parameters as of `reduce_window`."""
     sizes, ones = params["window_dimensions"], (1,) * x.ndim
     if prod(sizes) * out.size > limits.LISTED:
         return None
@@ -80,7 +80,7 @@ def _windows(params: Any, out: np.ndarray, x: np.ndarray) -> Places | None:
 def _updates(
     equation: Any, operand: int, known: Callable[[Any], np.ndarray | None]
 ) -> Places | None:
-    """Of scatters that combine updates with what is there."""
+    """Returns the pattern of a scatter that combines updates with what is there."""
     if operand == 0:
         rows = np.arange(prod(equation.out_avals[0].shape))
         return rows, rows
@@ -89,7 +89,7 @@ def _updates(
 
 
 def _triangular_solve(equation: Any, operand: int) -> Places | None:
-    """Of a solution X, where op(A) X = B or X op(A) = B, by A (operand 0) or B (1).
+    """Returns the pattern of X, where op(A) X = B or X op(A) = B, by A (operand 0) or B (1).
 
     The inverse of a triangular matrix is triangular, on the same side, and ∂X = -op(A)⁻¹ ∂op(A) X.
     """
@@ -103,17 +103,17 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
         return None
     if operand == 1:
         met = inverse if left else inverse.T
-        ends, found = np.nonzero(met)
+        ends, partners = np.nonzero(met)
         lines = x if left else x.T
-        rows, cols = lines[ends], lines[found]
+        rows, cols = lines[ends], lines[partners]
     else:
-        own = inverse & ~np.eye(k, dtype=bool) if params["unit_diagonal"] else inverse
+        varied = inverse & ~np.eye(k, dtype=bool) if params["unit_diagonal"] else inverse
         matrix = numbered((k, k))
         matrix = matrix.T if transposed else matrix
         if left:
-            ends, p, q = np.nonzero(inverse[:, :, None] & own[None])
+            ends, p, q = np.nonzero(inverse[:, :, None] & varied[None])
         else:
-            p, q, ends = np.nonzero(own[:, :, None] & inverse[None])
+            p, q, ends = np.nonzero(varied[:, :, None] & inverse[None])
         rows = (x if left else x.T)[ends]
         cols = np.broadcast_to(matrix[p, q][:, None], rows.shape)
     sizes = x.size, (k * k if operand == 0 else x.size)
@@ -121,7 +121,7 @@ def _triangular_solve(equation: Any, operand: int) -> Places | None:
 
 
 def _cholesky(equation: Any, operand: int) -> Places | None:
-    """Of the lower factor by the matrix: L[i, j] has rows i and up to j of the columns up to j."""
+    """Returns the pattern of L by the matrix: L[i, j] has rows i and up to j of columns up to j."""
     *batch, n, _ = equation.in_avals[0].shape
     if n**4 // 4 * prod(batch) > limits.LISTED:
         return None
@@ -132,9 +132,9 @@ def _cholesky(equation: Any, operand: int) -> Places | None:
 
 
 def _lu(equation: Any, operand: int) -> Places | None:
-    """Of both factors by the matrix, whose rows may come in any order.
+    """Returns the pattern of both factors by the matrix, whose rows may come in any order.
 
-    A column of L has what is in the columns up to its own; U[i, j] in those before i, and in j.
+    A column of L depends on the columns up to it; U[i, j] on those before i, and on j.
     """
     *batch, n, m = equation.in_avals[0].shape
     if (n * m) ** 2 * prod(batch) > limits.LISTED:
@@ -148,7 +148,7 @@ def _lu(equation: Any, operand: int) -> Places | None:
 
 
 def _of_batch(rows: np.ndarray, cols: np.ndarray, count: int, sizes: tuple[int, int]) -> Places:
-    """The same entries for each of several matrices."""
+    """Repeats a pattern for each of several matrices."""
     number = np.arange(count)[:, None]
     rows, cols = (
         x.reshape(1, -1) + number * size for x, size in zip((rows, cols), sizes, strict=True)
@@ -164,7 +164,7 @@ _TRIANGLES: dict[str, Callable[[Any, int], Places | None]] = {
 
 
 def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each product of a convolution's sum the flat indices of result, operand and kernel."""
+    """Returns for each product of a convolution the flat indices of result, operand, kernel."""
     params = equation.params
     numbers = params["dimension_numbers"]
     shapes = [a.shape for a in (*walk.in_avals(equation), *walk.out_avals(equation))]
@@ -175,7 +175,7 @@ def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         for shape, spec in zip(shapes, specs, strict=True)
     )  # batch, channel, places; the kernel's out channel, in channel, places
     per_group, per_batch = weights.shape[0] // groups, weights.shape[0] // batches
-    found = []
+    terms = []
     for tap in product(*map(range, weights.shape[2:])):
         at, there = source(params, tap, results.shape[2:], inside.shape[2:])
         for o, i in product(range(weights.shape[0]), range(weights.shape[1])):
@@ -183,13 +183,13 @@ def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             points = slice(o // per_batch * len(results), (o // per_batch + 1) * len(results))
             rows = results[:, o][(slice(None), *there)].reshape(-1)
             cols = inside[points, channel][(slice(None), *at)].reshape(-1)
-            found.append((rows, cols, np.full(rows.size, weights[(o, i, *tap)])))
-    rows, cols, of_kernel = (np.concatenate(x) for x in zip(*found, strict=True))
+            terms.append((rows, cols, np.full(rows.size, weights[(o, i, *tap)])))
+    rows, cols, of_kernel = (np.concatenate(x) for x in zip(*terms, strict=True))
     return rows, cols, of_kernel
 
 
 def source(params: Any, tap: Any, out_sizes: Any, in_sizes: Any) -> tuple[Any, Any]:
-    """Indices along each axis of what a tap reads, and of the results it is read for."""
+    """Returns, along each axis, the indices that a tap reads and those of its results."""
     at, there = [], []
     for axis, k in enumerate(tap):
         (low, _), stride = params["padding"][axis], params["window_strides"][axis]
