@@ -1,8 +1,8 @@
 from .api import Run, train
 from .config.ppo import PPOConfig
 from .config.search import SearchConfig
+from .nn.custom import OwnNetwork
 from .nn.networks import GraphNetwork
-from .nn.own import OwnNetwork
 from .nn.weights import load_weights
 from .ppo.ppo import Batch, Outputs, ppo_loss
 from .ppo.trainer import Trainer, Update

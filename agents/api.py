@@ -15,7 +15,7 @@ from typing import Any
 from veenv.agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.ppo.ppo import StepsLoss
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Schedule
@@ -69,24 +69,24 @@ class Run:
     @property
     def orders(self) -> dict[str, Order]:
         """The best order of each task that an episode was played of, by name."""
-        found = {name: self.best.get(name) for name in self.played.tasks.names}
-        return {name: order for name, order in found.items() if order is not None}
+        best = {name: self.best.get(name) for name in self.played.tasks.names}
+        return {name: order for name, order in best.items() if order is not None}
 
     @property
     def classical(self) -> dict[str, Order]:
         """The cheapest classical order of each task where it costs less than the best one found."""
-        found = {name: self.best.classical(name) for name in self.orders}
-        return {name: pair[1] for name, pair in found.items() if pair is not None}
+        cheaper = {name: self.best.classical(name) for name in self.orders}
+        return {name: pair[1] for name, pair in cheaper.items() if pair is not None}
 
     def __repr__(self) -> str:
         """Shows what the best orders cost, and where a classical order costs less."""
         cost = self.played.tasks.env.cost
         lines = [f"Run of {self.steps:,} steps in {self.seconds:,.1f} s, {cost}:"]
         for name in self.orders:
-            found = self.best.classical(name)
+            cheaper = self.best.classical(name)
             less = ""
-            if found is not None:
-                less = f"; {found[0]} takes fewer: {found[1].counts[cost]:,} (see classical)"
+            if cheaper is not None:
+                less = f"; {cheaper[0]} takes fewer: {cheaper[1].counts[cost]:,} (see classical)"
             lines.append(f"  {name}: {self.best.cost(name):,}{less}")
         return "\n".join(lines)
 

@@ -49,10 +49,10 @@ class ScaleConfig:
         """Checks every field."""
         if self.devices is not None and self.devices < 1:
             raise ValueError(f"devices must be an integer of at least 1, got {self.devices}")
-        given = [self.coordinator, self.num_processes, self.process_id]
-        if given == [None, None, None]:
+        addresses = [self.coordinator, self.num_processes, self.process_id]
+        if addresses == [None, None, None]:
             return
-        if None in given or self.distributed:
+        if None in addresses or self.distributed:
             raise ValueError(
                 "coordinator, num_processes and process_id go together, and without distributed"
             )
@@ -193,21 +193,21 @@ def place(num_envs: int, devices: int | None = None) -> Placement:
       ValueError: there are fewer devices, they cannot share the environments evenly, or several
         processes would not all take part.
     """
-    found = jax.devices()
+    available = jax.devices()
     if devices is None and jax.process_count() == 1:
-        devices = max(n for n in range(1, len(found) + 1) if num_envs % n == 0)
-    count = len(found) if devices is None else devices
-    if count > len(found):
-        raise ValueError(f"devices is {count}, but there are only {len(found)}")
-    if jax.process_count() > 1 and count < len(found):
-        raise ValueError(f"several processes use all their {len(found)} devices, got {count}")
+        devices = max(n for n in range(1, len(available) + 1) if num_envs % n == 0)
+    count = len(available) if devices is None else devices
+    if count > len(available):
+        raise ValueError(f"devices is {count}, but there are only {len(available)}")
+    if jax.process_count() > 1 and count < len(available):
+        raise ValueError(f"several processes use all their {len(available)} devices, got {count}")
     if num_envs % count:
         lower = num_envs - num_envs % count
         near = f"{lower} or {lower + count}" if lower else f"{count}"
         raise ValueError(
             f"{num_envs} environments cannot be shared evenly by {count} devices; choose {near}"
         )
-    mesh = jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,), devices=found[:count])
+    mesh = jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,), devices=available[:count])
     return Placement(mesh)
 
 

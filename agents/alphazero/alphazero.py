@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from veenv.agents.alphazero.planning import Searches, self_play
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.custom import Inputs, Network
 from veenv.agents.nn.distributions import MASKED_LOGIT
-from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo import losses
 from veenv.agents.ppo.gae import generalized_advantages
 from veenv.agents.ppo.rollouts import Episodes

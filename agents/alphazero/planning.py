@@ -18,8 +18,8 @@ import mctx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.custom import Inputs, Network
 from veenv.agents.nn.distributions import MASKED_LOGIT
-from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo.rollouts import Episodes
 from veenv.env import EnvParams, State, VertexEnv
 
@@ -98,7 +98,7 @@ def self_play(
         searched: Any = network
         # mctx adds visit counts to values and compares arrays of several ranks.
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
-            found: Any = mctx.gumbel_muzero_policy(
+            search_result: Any = mctx.gumbel_muzero_policy(
                 searched,
                 key,
                 root,
@@ -109,9 +109,9 @@ def self_play(
                 gumbel_scale=config.gumbel_scale,
             )
         active = (~state.terminated).astype(jnp.float32)
-        search_value = found.search_tree.summary().value * active
-        state, reward, _ = jax.vmap(env.transition)(state, found.action, params)
-        row = Searches(inputs, found.action_weights, value, search_value, reward, active)
+        search_value = search_result.search_tree.summary().value * active
+        state, reward, _ = jax.vmap(env.transition)(state, search_result.action, params)
+        row = Searches(inputs, search_result.action_weights, value, search_value, reward, active)
         return state, row
 
     keys = jax.random.split(key, env.num_actions)

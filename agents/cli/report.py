@@ -65,8 +65,8 @@ def result_table(
     for name, count in rows:
         ratio = f"{count / reference:.3f}" if reference else "-"
         lines.append(f"{name:<{width}}  {count:>15,}  {ratio:>23}")
-    found = [count for _, count in rows[len(classical) :]]
-    if found and min(found) > reference:
+    searched = [count for _, count in rows[len(classical) :]]
+    if searched and min(searched) > reference:
         name = min(classical, key=classical.__getitem__)
         lines.append(f'{name} takes fewer: use order="{name.lower()}", or search for longer')
     return "\n".join(lines)

@@ -89,9 +89,9 @@ def write_pages(
     """Writes the report of each task of a run folder; True if all are written."""
     from veenv.measure.report import page_path, read_subjects, write_report
 
-    [own] = functions.values() if args.own.function else [None]
+    [user_function] = functions.values() if args.own.function else [None]
     try:
-        subjects = read_subjects(path, task=own)
+        subjects = read_subjects(path, task=user_function)
         for subject in subjects:
             page = page_path(path, subject.task.name, len(subjects) > 1)
             write_report(page, dataclasses.replace(subject, imports=args.own.imports))
@@ -221,6 +221,6 @@ def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:
 
     budget, seed = args.polish, args.ppo.seed
     assert budget is not None
-    found = search(graph, "anneal", cost=args.cost, budget=budget, seed=seed, start=order.ids)
+    result = search(graph, "anneal", cost=args.cost, budget=budget, seed=seed, start=order.ids)
     found_by = f"{AGENTS[args.agent]} and a local search of {budget} from its best order"
-    return Order.from_graph(graph, found.order, order.name, found_by)
+    return Order.from_graph(graph, result.order, order.name, found_by)

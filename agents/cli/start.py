@@ -13,7 +13,7 @@ from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import any_process, broadcast
 from veenv.agents.files import new_folder
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.nn.weights import architecture, load_weights
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Checkpoints
@@ -56,8 +56,8 @@ def read_played(args: TrainArgs) -> Played:
     Raises:
       ValueError: as `Played.named` and `FunctionConfig.read`, or the function cannot be traced.
     """
-    own = args.own.read()
-    return Played.named(args.task or "", args.cost) if own is None else Played.of(own, args.cost)
+    fun = args.own.read()
+    return Played.named(args.task or "", args.cost) if fun is None else Played.of(fun, args.cost)
 
 
 def make_learner(args: TrainArgs, played: Played, *, resumed: bool) -> Learner:
@@ -164,11 +164,11 @@ def open_trackers(
 
 
 def _start_from(
-    args: TrainArgs, own: Any, env: VertexEnv, *, resumed: bool
+    args: TrainArgs, user_network: Any, env: VertexEnv, *, resumed: bool
 ) -> tuple[Network | None, PPOConfig]:
     """Returns network and settings; weights of a resumed run are those of its checkpoint."""
     try:
-        network, ppo = first_network(own, env, args.ppo)
+        network, ppo = first_network(user_network, env, args.ppo)
     except TypeError as error:
         raise ValueError(f"--network {args.network}: {error}") from error
     if args.init_from is not None and not resumed:

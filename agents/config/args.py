@@ -185,8 +185,8 @@ def parse_duration(text: str) -> float:
 
 def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
     """Builds a record from command-line arguments; ``--help`` and errors end the program."""
-    given = sys.argv[1:] if args is None else args
-    if dataclasses.is_dataclass(record) and {"-h", "--help"} & {*given}:
+    arguments = sys.argv[1:] if args is None else args
+    if dataclasses.is_dataclass(record) and {"-h", "--help"} & {*arguments}:
         command = Path(sys.argv[0]).stem.removeprefix("veenv-")
         say(help_text(record, f"veenv-{command}", called(command)))
         raise SystemExit(0)

@@ -123,8 +123,8 @@ def _texts(record: type) -> dict[str, str]:
     """The text below each field of a record."""
     [body] = ast.parse(textwrap.dedent(inspect.getsource(record))).body
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    texts = {}
     for field, below in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            found[ast.unparse(field.target)] = ast.literal_eval(below.value)
-    return found
+            texts[ast.unparse(field.target)] = ast.literal_eval(below.value)
+    return texts

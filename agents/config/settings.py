@@ -200,7 +200,7 @@ def _value_of(name: str, args: Sequence[str]) -> str | None:
     """The value of an option on the command line; None if it is not given."""
     value = None
     for arg, following in zip(args, [*args, None][1:], strict=True):
-        flag, given, text = arg.partition("=")
+        flag, equals, text = arg.partition("=")
         if flag.replace("_", "-") == f"--{name}":
-            value = text if given else following
+            value = text if equals else following
     return value

@@ -126,12 +126,12 @@ class Edges:
         # Whole words of all rows side by side, shifted by as much: nothing is looked up bit by bit.
         columns = leaving.T.at[slots // 32].get(mode="clip")
         shifts = jnp.where(slots < num_slots, slots % 32, 0).astype(jnp.uint32)[:, None]
-        found = (columns >> shifts) & (slots < num_slots).astype(jnp.uint32)[:, None]
-        leaving, entering = jax.lax.optimization_barrier((leaving, found != 0))
+        bits = (columns >> shifts) & (slots < num_slots).astype(jnp.uint32)[:, None]
+        leaving, entering = jax.lax.optimization_barrier((leaving, bits != 0))
         return cls(leaving, entering, width)
 
     @property
-    def own(self) -> UInt[Array, "K W"]:
+    def from_slots(self) -> UInt[Array, "K W"]:
         """Edges that leave the slots."""
         return self.leaving[-len(self.entering) :]
 
@@ -146,15 +146,15 @@ class Edges:
         Blocks of rows are added side by side, as vectors: a sum along the last axis is one of
         single numbers.
         """
-        found = jnp.zeros((), jnp.uint32)
+        pairs = jnp.zeros((), jnp.uint32)
         for start in range(0, len(self.leaving), self.width):
             block = slice(start, start + self.width)
             common = sum(
                 jax.lax.population_count(to[:, None] & word[None, block])
-                for word, to in zip(self.leaving.T, self.own.T, strict=True)
+                for word, to in zip(self.leaving.T, self.from_slots.T, strict=True)
             )
-            found += jnp.where(self.entering[:, block], common, jnp.uint32(0))
-        return jax.lax.optimization_barrier(found).sum(-1, dtype=jnp.int32)
+            pairs += jnp.where(self.entering[:, block], common, jnp.uint32(0))
+        return jax.lax.optimization_barrier(pairs).sum(-1, dtype=jnp.int32)
 
 
 def _sums(
@@ -172,11 +172,11 @@ def _legal_degrees(
     edges: Edges, legal: Bool[Array, " A"], mask: Bool[Array, " K"], slots: Int[Array, " K"]
 ) -> Float[Array, "2 K"]:
     """The legal predecessors and the legal successors of every slot, counted."""
-    own = edges.own
-    among = jnp.pad(pack_flags(legal), (0, own.shape[1] - num_words(len(legal))))
-    sources = jnp.where(mask[:, None], own, jnp.uint32(0))
+    leaving = edges.from_slots
+    among = jnp.pad(pack_flags(legal), (0, leaving.shape[1] - num_words(len(legal))))
+    sources = jnp.where(mask[:, None], leaving, jnp.uint32(0))
     before = _rows(count_in_sets(sources.T, len(legal)), slots)
-    return jnp.stack([before, count_bits(own & among[None])]).astype(jnp.float32)
+    return jnp.stack([before, count_bits(leaving & among[None])]).astype(jnp.float32)
 
 
 def _extra_features(

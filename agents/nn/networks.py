@@ -63,9 +63,9 @@ class Head(eqx.Module):
 
     def in_context(self, x: Float[Array, "A n"], context: Float[Array, " m"]) -> Float[Array, " A"]:
         """The head of every row of `x` with `context` behind it, multiplied once for all rows."""
-        own, shared = jnp.split(self.inner.weight.astype(x.dtype), [x.shape[-1]])
+        of_rows, shared = jnp.split(self.inner.weight.astype(x.dtype), [x.shape[-1]])
         bias = context @ shared + self.inner.bias.astype(x.dtype)
-        return self.outer(jax.nn.relu(x @ own + bias[None]))[..., 0].astype(jnp.float32)
+        return self.outer(jax.nn.relu(x @ of_rows + bias[None]))[..., 0].astype(jnp.float32)
 
 
 class GraphNetwork(eqx.Module):

@@ -11,8 +11,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from veenv.agents.nn.custom import Network, OwnNetwork
 from veenv.agents.nn.networks import GraphNetwork
-from veenv.agents.nn.own import Network, OwnNetwork
 from veenv.orders.documents import as_path, parse_object, write_bytes
 
 FORMAT = "veenv-weights"

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from veenv.agents.config.ppo import PPOConfig
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.ppo.phases import PHASES, Phase, phases_of
 from veenv.env import TaskDistribution
 
@@ -45,7 +45,7 @@ def bytes_of_episodes(
     def play() -> tuple[Any, Any]:
         state = env.init(params)
         slots = [jnp.arange(phase.num_slots, dtype=jnp.int32) for phase in phases]
-        return state, [network.read(env, state, params, kept) for kept in slots]
+        return state, [network.read(env, state, params, numbers) for numbers in slots]
 
     state, inputs = jax.eval_shape(play)
     seen = sum((p.stop - p.start) * _size(x) for p, x in zip(phases, inputs, strict=True))

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.custom import Network
 from veenv.agents.nn.distributions import log_prob_and_entropy
-from veenv.agents.nn.own import Network
 from veenv.agents.ppo import losses
 from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.gae import generalized_advantages, normalize

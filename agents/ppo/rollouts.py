@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from veenv.agents.nn.custom import Inputs, Network
 from veenv.agents.nn.distributions import choose
-from veenv.agents.nn.own import Inputs, Network
 from veenv.agents.ppo.phases import phases_of
 from veenv.agents.ppo.windows import Windows, next_slots
 from veenv.env import EnvParams, State, VertexEnv

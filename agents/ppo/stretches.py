@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.rollouts import Episodes, Trajectory, cheapest, step
 from veenv.agents.ppo.windows import Windows, next_slots

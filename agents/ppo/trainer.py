@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.devices import Placement, place
+from veenv.agents.nn.custom import Network, OwnNetwork
 from veenv.agents.nn.networks import GraphNetwork, check_observation
-from veenv.agents.nn.own import Network, OwnNetwork
 from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.losses import explained_variance
 from veenv.agents.ppo.memory import check_memory

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import Placement, over_devices, own_key
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.ppo.best_orders import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]

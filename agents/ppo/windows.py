@@ -53,8 +53,8 @@ class Windows:
         """
 
         def ahead() -> tuple[Array, Array]:
-            found = jax.vmap(partial(next_slots, self.size))(state, params, self.ahead)
-            return found, -self.slope[:, None] * jnp.arange(self.size, dtype=jnp.float32)[None]
+            slots = jax.vmap(partial(next_slots, self.size))(state, params, self.ahead)
+            return slots, -self.slope[:, None] * jnp.arange(self.size, dtype=jnp.float32)[None]
 
         def cheapest() -> tuple[Array, Array]:
             return jax.vmap(partial(cheapest_slots, self.size, env))(state, params)
@@ -78,9 +78,9 @@ def next_slots(
         left = jnp.where(order >= 0, left.at[order].get(mode="clip"), False)
     ranks = jnp.arange(size, dtype=jnp.int32)
     words = jnp.broadcast_to(pack_flags(left), (size, num_words(len(left))))
-    found = member(words, ranks)
-    found = found if order is None else order.at[found].get(mode="clip")
-    return jnp.where(ranks < left.sum(dtype=jnp.int32), found, len(left))
+    slots = member(words, ranks)
+    slots = slots if order is None else order.at[slots].get(mode="clip")
+    return jnp.where(ranks < left.sum(dtype=jnp.int32), slots, len(left))
 
 
 def cheapest_slots(
@@ -88,7 +88,7 @@ def cheapest_slots(
 ) -> tuple[Int[Array, " K"], Float[Array, " K"]]:
     """The legal slots that cost least now, A behind the last one, and their prior: [K] each."""
     costs = jnp.where(state.action_mask, env.costs(state, params).astype(jnp.float32), jnp.inf)
-    negative, found = jax.lax.top_k(-costs, size)
+    negative, slots = jax.lax.top_k(-costs, size)
     here = negative > -jnp.inf
     prior = jnp.where(here, -jnp.log(1 - negative), 0.0)
-    return jnp.where(here, found, len(costs)).astype(jnp.int32), prior
+    return jnp.where(here, slots, len(costs)).astype(jnp.int32), prior

@@ -149,11 +149,11 @@ class Checkpoints:
 
     def _check_identity(self, path: Path, record: Mapping[str, Any]) -> None:
         for what in {**self._identity, **record["identity"]}:
-            expected, found = self._identity.get(what), record["identity"].get(what)
-            if found != expected:
+            expected, recorded = self._identity.get(what), record["identity"].get(what)
+            if recorded != expected:
                 raise ValueError(
-                    f"checkpoint {path} is of another {what}: it is {_shown(found, expected)}, "
-                    f"this run's is {_shown(expected, found)}"
+                    f"checkpoint {path} is of another {what}: it is {_shown(recorded, expected)}, "
+                    f"this run's is {_shown(expected, recorded)}"
                 )
 
 

@@ -17,7 +17,7 @@ import veenv
 from veenv.agents.config.args import TrainArgs
 from veenv.agents.config.settings import CONFIG_NAME, to_toml
 from veenv.agents.files import lock_folder, set_aside
-from veenv.agents.nn.own import Network
+from veenv.agents.nn.custom import Network
 from veenv.agents.nn.weights import architecture, save_weights
 from veenv.agents.ppo.updates import TrainState
 from veenv.agents.run.checkpoints import Checkpoints, Restored

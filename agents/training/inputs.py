@@ -17,7 +17,7 @@ from veenv import Graph, tasks
 from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig, window_on
 from veenv.agents.config.search import SearchConfig
-from veenv.agents.nn.own import Network, OwnNetwork
+from veenv.agents.nn.custom import Network, OwnNetwork
 from veenv.agents.nn.weights import architecture
 from veenv.agents.policy import policy_orders
 from veenv.agents.ppo.ppo import StepsLoss, make_loss
@@ -106,13 +106,13 @@ class Played:
         for k, one in enumerate(single if several else [single]):
             if isinstance(one, Graph):
                 _check_bare(args, argnums, "a graph")
-            found = one if isinstance(one, Graph) else _as_task(one, args, argnums)
-            name = found.name if isinstance(found, Task) else f"graph {k}" if several else "graph"
+            item = one if isinstance(one, Graph) else _as_task(one, args, argnums)
+            name = item.name if isinstance(item, Task) else f"graph {k}" if several else "graph"
             if name in graphs:
                 raise ValueError(f"task names {name} twice")
-            if isinstance(found, Task):
-                functions[name], found = found, trace_task(found)
-            graphs[name] = found
+            if isinstance(item, Task):
+                functions[name], item = item, trace_task(item)
+            graphs[name] = item
         played = TaskDistribution.of(graphs, cost or "multiplications", normalise=True)
         return cls(played, functions)
 
@@ -165,11 +165,11 @@ def make_trainer(
         if window_on(played.env.num_actions, ppo):
             starts = () if ppo.from_nothing else played.graphs
             known = [known_order(graph, played.env.cost) for graph in starts]
-        own = PPO
+        algorithm = PPO
         if loss is not None:
             _check_loss(loss)
-            own = dataclasses.replace(PPO, loss=partial(make_loss, of_steps=loss))
-        return Trainer(ppo, played, devices, own, network, known)
+            algorithm = dataclasses.replace(PPO, loss=partial(make_loss, of_steps=loss))
+        return Trainer(ppo, played, devices, algorithm, network, known)
     if loss is not None:
         raise ValueError("loss takes the place of PPO's; AlphaZero has another")
     try:

@@ -92,20 +92,20 @@ class Limits:
         Raises:
           CompilingError: it takes longer than the limit.
         """
-        found: Future[Result] = Future()
+        result: Future[Result] = Future()
 
         def run() -> None:
             try:
-                found.set_result(call())
+                result.set_result(call())
             except BaseException as error:
-                found.set_exception(error)
+                result.set_exception(error)
 
         threading.Thread(target=run, name=COMPILING, daemon=True).start()
         left = None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
         try:
-            return found.result(left)
+            return result.result(left)
         except TimeoutError:
-            if found.done():
+            if result.done():
                 raise
             raise CompilingError(
                 f"the time limit, {self.time_limit:g} s, has passed while the train step was "

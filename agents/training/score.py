@@ -110,11 +110,11 @@ class Opponent:
 
 def draw(kind: Kind, seed: int, number: int) -> list[Opponent]:
     """Graphs of random functions of a kind of `FAMILIES`, from a first seed on."""
-    families, found = FAMILIES[kind], []
+    families, opponents = FAMILIES[kind], []
     for i in range(number):
         fun, point = families[i % len(families)].draw(seed + i)
-        found.append(Opponent.of(make_graph(fun, tuple(range(len(point))))(*point)))
-    return found
+        opponents.append(Opponent.of(make_graph(fun, tuple(range(len(point))))(*point)))
+    return opponents
 
 
 def first_weights(config: ScoreConfig, rng: np.random.Generator) -> np.ndarray:

@@ -90,16 +90,16 @@ def main() -> None:
     try:
         network = load_weights(args.run)
         played = read_tasks(args)
-        found = play(network, played, args)
+        results = play(network, played, args)
     except (ValueError, OSError) as error:
         fail(str(error))
-    say("\n".join(table(played, found)))
-    say(f"\n{found['best'].policy} to")
+    say("\n".join(table(played, results)))
+    say(f"\n{results['best'].policy} to")
     for name in ("annealing", "random", "untrained"):
-        if name in found:
-            say(f"  {name + ':':<10} {found['best'].compared(found[name])}")
+        if name in results:
+            say(f"  {name + ':':<10} {results['best'].compared(results[name])}")
     for name in ("reference", "classical"):
-        compared = found["best"].compared(name)
+        compared = results["best"].compared(name)
         if compared is not None:
             say(f"  {name + ':':<10} {compared}")
 
@@ -118,17 +118,17 @@ def play(
     def evaluated(policy: Any, name: str, samples: int = args.samples) -> Evaluation:
         return evaluate(policy, played, samples=samples, seed=seeds, name=name)
 
-    found = {}
+    results = {}
     anneal = args.anneal or ("0" if any(played.references) else "10s")
     if anneal != "0":
         budget = int(anneal) if anneal.isdecimal() else anneal
-        found["annealing"] = evaluate("anneal", played, budget=budget, seed=args.seed)
-    found["random"] = evaluated(lambda key, seen, mask: random_action(key, mask), "random play")
-    found["untrained"] = evaluated(fresh, "an untrained network")
-    found["greedy"] = evaluated(network.as_policy(played.env, 0.0), "greedy", 1)
+        results["annealing"] = evaluate("anneal", played, budget=budget, seed=args.seed)
+    results["random"] = evaluated(lambda key, seen, mask: random_action(key, mask), "random play")
+    results["untrained"] = evaluated(fresh, "an untrained network")
+    results["greedy"] = evaluated(network.as_policy(played.env, 0.0), "greedy", 1)
     policy = network.as_policy(played.env, args.temperature)
-    found["best"] = evaluated(policy, f"best of {args.samples} samples")
-    return found
+    results["best"] = evaluated(policy, f"best of {args.samples} samples")
+    return results
 
 
 def read_tasks(args: EvaluateArgs) -> TaskDistribution:
@@ -161,29 +161,29 @@ def trained_on(run: str) -> str:
     path = folder / "config.json"
     try:
         settings = parse_object(path.read_bytes())
-        names, own = settings.get("graphs"), settings.get("own")
+        names, function_settings = settings.get("graphs"), settings.get("own")
         if not isinstance(names, dict):
             raise ValueError("expected the graphs of a run")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if isinstance(own, dict) and own.get("function"):
-        refuse_code(path, own["function"])
+    if isinstance(function_settings, dict) and function_settings.get("function"):
+        refuse_code(path, function_settings["function"])
     return ",".join(names)
 
 
-def table(played: TaskDistribution, found: Mapping[str, Evaluation]) -> list[str]:
+def table(played: TaskDistribution, results: Mapping[str, Evaluation]) -> list[str]:
     """The lines of the table, of the first seed."""
-    head = *played.classical[0], "classical", "reference", *found, "mean"
+    head = *played.classical[0], "classical", "reference", *results, "mean"
     rows = [head]
     for index in range(len(played.names)):
         classical = played.classical[index]
         cells = [*classical.values(), min(classical.values()), played.references[index]]
-        cells += [one.rows[index].costs[0] for one in found.values()]
+        cells += [one.rows[index].costs[0] for one in results.values()]
         texts = ["-" if cost is None else f"{cost:,}" for cost in cells]
-        rows.append((*texts, f"{found['best'].rows[index].mean:,.1f}"))
+        rows.append((*texts, f"{results['best'].rows[index].mean:,.1f}"))
     lines = []
     for first in range(0, len(head), COLUMNS):  # 80 characters are enough
         for name, row in zip(("task", *played.names), rows, strict=True):
-            some = row[first : first + COLUMNS]
-            lines.append(f"{name:<19}" + "".join(f"{text:>10}" for text in some))
+            columns = row[first : first + COLUMNS]
+            lines.append(f"{name:<19}" + "".join(f"{text:>10}" for text in columns))
     return lines

@@ -79,9 +79,9 @@ def main(config: Config | None = None) -> int:
         if config.results is not None:
             say(f"{Evaluation.load(config.results).recounted()}\nall orders are counted again")
             return 0
-        own = _own(config)
+        function = _user_function(config)
         for order in _orders(config):
-            task = own or veenv.tasks.get(config.task or order.name)
+            task = function or veenv.tasks.get(config.task or order.name)
             report = validate(
                 order,
                 task,
@@ -110,16 +110,16 @@ def main(config: Config | None = None) -> int:
     return 0 if all(r.passed for r in reports) else 1
 
 
-def _own(config: Config) -> Task | None:
+def _user_function(config: Config) -> Task | None:
     """The function that the order is for; None where it is for a task.
 
     Raises:
       ValueError: there is no such function, it comes without an order, or with a task.
     """
-    own = config.own.read()
-    if own is not None and (config.task or config.order is None):
+    function = config.own.read()
+    if function is not None and (config.task or config.order is None):
         raise ValueError("--function goes with --order FILE and without --task")
-    return own
+    return function
 
 
 def _seconds(order: Order, task: veenv.tasks.Task, config: Config) -> str:
@@ -146,8 +146,8 @@ def _orders(config: Config) -> list[Order]:
     for name in names:
         task = veenv.tasks.get(name)
         key = fingerprint(trace_task(task))
-        found = [order for order in shipped_orders() if order.fingerprint == key]
-        orders += sorted(found, key=lambda order: order.counts["multiplications"])
+        of_graph = [order for order in shipped_orders() if order.fingerprint == key]
+        orders += sorted(of_graph, key=lambda order: order.counts["multiplications"])
     if not orders:
         raise ValueError(f"no order is shipped for the graph of {', '.join(names)}")
     return orders

@@ -77,7 +77,7 @@ class OwnNetwork(eqx.Module):
             pair = module.init, module.apply
         if pair is not None and len(pair) == 2 and all(map(callable, pair)):
             init, apply = pair
-            own = cls(init(key, first), apply)
+            wrapped = cls(init(key, first), apply)
         else:
             weights, rest = eqx.partition(network, eqx.is_inexact_array)
             if not callable(network) or not jax.tree.leaves(weights):
@@ -85,14 +85,14 @@ class OwnNetwork(eqx.Module):
                     "expected a pytree with arrays that is called with an observation, or init and "
                     f"apply, got {type(network).__name__}: {network!r:.60}"
                 )
-            own = cls(weights, partial(_call, rest))
-        shapes = jax.tree.map(jnp.shape, jax.eval_shape(own.apply, own.weights, first))
+            wrapped = cls(weights, partial(_call, rest))
+        shapes = jax.tree.map(jnp.shape, jax.eval_shape(wrapped.apply, wrapped.weights, first))
         if shapes != ((env.num_actions,), ()):
             raise ValueError(
                 "a network returns logits for every slot and one value, of shapes "
                 f"{((env.num_actions,), ())}; got {shapes!s:.200}"
             )
-        return own
+        return wrapped
 
     def read(
         self,
