@@ -29,7 +29,7 @@ from .kernel.fusing import fuse
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
-from .rules.meanings import register_rule
+from .rules.definitions import register_rule
 from .search.evaluation import evaluate
 from .search.optimization import optimize
 from .search.tuning.api import tune
