@@ -25,7 +25,7 @@ import tyro
 from PIL import Image
 
 import veenv
-from scripts.docs import architecture
+from scripts.docs import architecture, flows
 from veenv.graph.graph import Graph
 from veenv.graph.layout import Positions, positions
 from veenv.measure.report import read_subjects, write_report
@@ -509,6 +509,7 @@ def main(run: Annotated[str | None, tyro.conf.Positional] = None) -> None:
       run: its folder.
     """
     architecture.PICTURE.write_text(architecture.svg(), encoding="utf-8")
+    flows.write()
     for name, draw in PICTURES.items():
         draw(FOLDER / f"{name}.svg")
     veenv.animate(FOLDER / "episode.gif", veenv.best_order("Robertson"), dpi=64, seconds=5.0)

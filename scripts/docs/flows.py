@@ -1,0 +1,116 @@
+"""Draws docs/pictures/flow-*.svg: the files that data passes, in this order.
+
+The pages under docs/internals explain each picture; a test compares pictures, pages and files.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+WIDTH, ROW, LEFT = 480, 46, 20
+
+Step = tuple[str, str, str]
+"""A file, what it does, and what it passes on."""
+FLOWS: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "jacobian": (
+        "engine",
+        (
+            ("veenv/engine/api.py", "stores the options in a record", "Request"),
+            ("veenv/engine/jacobian.py", "calls the files below for a request", "arguments"),
+            ("veenv/graph/program.py", "traces the function, inlines calls", "Program"),
+            ("veenv/graph/linearisation.py", "finds partials by veenv/rules", "Linearisation"),
+            ("veenv/orders/resolve.py", "turns the order into vertex ids", "ids"),
+            ("veenv/engine/alternatives.py", "offers other orders, JAX's modes", "Forms"),
+            ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
+            ("veenv/engine/elimination.py", "multiplies and adds edges", "edges left"),
+            ("veenv/engine/blocks.py", "shapes them as jax.jacrev does", "jaxpr"),
+            ("veenv/engine/form_selection.py", "takes the form of least price", "jaxpr"),
+            ("veenv/engine/materialise.py", "marks values that XLA must store", "to XLA"),
+        ),
+    ),
+    "sparse": (
+        "engine",
+        (
+            ("veenv/graph/program.py", "traces the function", "Program"),
+            ("veenv/engine/repeated/mapped.py", "writes lax.map as vmap", "Program"),
+            ("veenv/engine/repeated/carried.py", "gathers before it computes", "Program"),
+            ("veenv/engine/repeated/parts.py", "groups batched regions", "regions"),
+            ("veenv/engine/repeated/points.py", "makes each one equation", "Program"),
+            ("veenv/graph/linearisation.py", "finds partials", "Linearisation"),
+            ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
+            ("veenv/engine/sparse/partials.py", "gathers become entries", "entries"),
+            ("veenv/engine/sparse/indexing.py", "eliminates both kinds", "entries left"),
+            ("veenv/engine/blocks.py", "collects the blocks", "terms"),
+            ("veenv/engine/sparse/tensor.py", "stores values and pattern", "SparseTensor"),
+        ),
+    ),
+    "kernel": (
+        "kernel",
+        (
+            ("veenv/kernel/fusing.py", "traces the function at one point", "jaxpr"),
+            ("veenv/kernel/building/callbacks.py", "takes error calls out", "jaxpr"),
+            ("veenv/kernel/building/unrolling.py", "unrolls arrays", "scalars"),
+            ("veenv/kernel/building/builder.py", "merges equal operations", "operations"),
+            ("veenv/kernel/ordering.py", "drops what is unused, orders the rest", "ScalarProgram"),
+            ("veenv/kernel/primitive.py", "binds a primitive; vmap sets the batch", "batch"),
+            ("veenv/kernel/cpu/held.py", "looks in the process and on disk", "key"),
+            ("veenv/kernel/cpu/bodies.py", "writes vector instructions", "LLVM IR"),
+            ("veenv/kernel/cpu/compile.py", "compiles for this processor", "machine code"),
+            ("veenv/kernel/cpu/records.py", "describes arrays to the driver", "record"),
+            ("veenv/kernel/cpu/driver.c", "loops over the batch, called by XLA", "results"),
+        ),
+    ),
+    "ppo": (
+        "learning",
+        (
+            ("agents/training/loop.py", "steps until the budget is spent", "TrainState"),
+            ("agents/ppo/trainer.py", "compiles one train step", "keys, params"),
+            ("agents/ppo/rollouts.py", "plays episodes", "State"),
+            ("agents/nn/encoding.py", "reads an observation", "features"),
+            ("agents/nn/networks.py", "scores the slots", "logits, value"),
+            ("veenv/env/env.py", "eliminates the chosen vertex", "reward"),
+            ("agents/ppo/gae.py", "compares returns with values", "advantages"),
+            ("agents/ppo/updates.py", "draws minibatches, steps Adam", "Batch"),
+            ("agents/ppo/losses.py", "computes the loss", "gradient"),
+            ("agents/training/best.py", "counts the cheapest orders again", "Order"),
+            ("agents/run/folder.py", "writes orders and metrics", "files"),
+        ),
+    ),
+}
+"""By name: the page in docs/internals, and the steps."""
+
+
+def svg(name: str) -> str:
+    """Returns the picture of a flow."""
+    _, steps = FLOWS[name]
+    height = ROW * len(steps) + 16
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="title">',
+        '<title id="title">The files that data passes, from top to bottom, what each does, and '
+        "what it passes on</title>",
+        "<style>text{font:13px system-ui,sans-serif;fill:#1f2933}.file{font-weight:600}"
+        ".out{text-anchor:end;fill:#0b6e99}path{fill:none;stroke:#52606d;stroke-width:1.4}"
+        "circle{fill:#0b6e99}@media(prefers-color-scheme:dark){text{fill:#e4e7eb}"
+        ".out{fill:#5cc0e8}path{stroke:#9aa5b1}circle{fill:#5cc0e8}}</style>",
+    ]
+    for k, (file, does, out) in enumerate(steps):
+        y = 20 + ROW * k
+        if k + 1 < len(steps):
+            end = y + ROW - 8
+            parts.append(f'<path d="M{LEFT},{y} V{end} m-4,-6 l4,6 l4,-6"/>')
+        parts += [
+            f'<circle cx="{LEFT}" cy="{y}" r="5"/>',
+            f'<text class="file" x="{LEFT + 16}" y="{y + 4}">{escape(file)}</text>',
+            f'<text x="{LEFT + 16}" y="{y + 21}">{escape(does)}</text>',
+            f'<text class="out" x="{WIDTH - 8}" y="{y + 21}">{escape(out)}</text>',
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def write() -> None:
+    """Writes all pictures."""
+    for name in FLOWS:
+        (FOLDER / f"flow-{name}.svg").write_text(svg(name), encoding="utf-8")
