@@ -18,7 +18,7 @@ import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import spared
-from veenv.engine import blocks, edge, elimination, evaluation
+from veenv.engine import edge, elimination, evaluation, jacobian
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.structure.structure import Link
@@ -124,7 +124,7 @@ def test_every_order_gives_the_jacobian(name, x64):
             left = elimination.eliminate(lin, edges, order).terms
             for o, by_argument in enumerate(expected):
                 for i, block in enumerate(by_argument):
-                    pairs.append((blocks.block_of(lin, left, o, i), block))
+                    pairs.append((jacobian.block_of(lin, left, o, i), block))
         return pairs
 
     pairs = run(*args)

@@ -16,7 +16,7 @@ from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu import emitter, layout, records, size
-from veenv.kernel.cpu.outputs import written
+from veenv.kernel.cpu.size import written
 from veenv.kernel.fusing import fuse, trace_point
 
 ENTRIES = [*range(1, 21), 24, 25, 36, 42, 48, 63, 64, 105, 121, 127]

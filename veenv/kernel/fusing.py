@@ -29,7 +29,7 @@ from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leav
 from veenv.rules.definitions import with_definitions
 
 if TYPE_CHECKING:
-    from veenv.kernel.cpu.finished import Finished
+    from veenv.kernel.cpu.records import Finished
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,16 +114,16 @@ class Traced:
         text = text_of_jaxpr(self.closed) if cached and not are_limited() else None
         if text is None:
             return self.program()
-        from veenv.kernel.cpu import finished  # it loads llvmlite
+        from veenv.kernel.cpu import records  # it loads llvmlite
 
         name = f"fused {_compat.settings()} {text}"
-        jaxpr, kernel = _compat.open_jaxpr(self.closed), finished.find(name)
+        jaxpr, kernel = _compat.open_jaxpr(self.closed), records.find(name)
         if kernel is not None and (kernel.inputs, kernel.outputs) == tuple(
             tuple(leaf_of(v.aval) for v in variables) for variables in (jaxpr.invars, jaxpr.outvars)
         ):
             return kernel
         program = self.program()
-        finished.keep(name, program)
+        records.keep(name, program)
         return program
 
     @property

@@ -23,7 +23,7 @@ from veenv._support import attempt
 from veenv.kernel.scalar_program import ScalarProgram
 
 if TYPE_CHECKING:
-    from veenv.kernel.cpu.finished import Finished
+    from veenv.kernel.cpu.records import Finished
 
 
 Again = Callable[[Callable[..., Sequence[Any]], Sequence[Any]], Callable[[int], Any]]

@@ -110,7 +110,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "complex numbers as entries": Mechanism(
         (_ENGINE + "sparse/partials.py:_complex_move,_complex_places,_turned,_of_parts",
-         _ENGINE + "blocks.py:_by_complex"),
+         _ENGINE + "jacobian.py:_by_complex"),
         ("tests/engine/sparse/test_complex.py",), ("sparse",),
         {"veenv.engine.sparse.partials:_complex_move": lambda *args: None},
     ),
@@ -162,9 +162,10 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.kernel.cpu.layout:_PERMUTED": {}},
     ),
     "large outputs by values": Mechanism(
-        (_KERNEL + "cpu/outputs.py", _KERNEL + "cpu/records.py:transposing,_transposing,_by_value"),
+        (_KERNEL + "cpu/size.py:Written,_written,_runs",
+         _KERNEL + "cpu/records.py:transposing,_transposing,_by_value"),
         ("tests/kernel/test_writes.py",), _COMPILED,
-        {"veenv.kernel.cpu.outputs:_written": lambda program, output: _plain(program, output)},
+        {"veenv.kernel.cpu.size:_written": lambda program, output: _plain(program, output)},
     ),
     "sines and cosines": Mechanism(
         (_KERNEL + "cpu/trigonometry.py",), ("tests/kernel/test_trigonometry.py",), _COMPILED,
@@ -223,7 +224,7 @@ def _along(action: Any, x: Any, axes: Any, shape: Any) -> Any:
 
 
 def _plain(program: Any, output: int) -> Any:
-    from veenv.kernel.cpu.outputs import Written
+    from veenv.kernel.cpu.size import Written
 
     leaf = program.outputs[output]
     return Written(leaf, leaf, program.results[output])

@@ -1,9 +1,13 @@
-"""Where arrays of a program are: in a kernel's memory a vector for each entry, or in a table."""
+"""Arrays of a program in memory or in tables, and which operations are the same in all lanes.
+
+In a kernel's memory an array has a vector for each entry. What depends on nothing but constants is
+the same for all points.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -96,3 +100,42 @@ def workspace(loop: Loop) -> list[int]:
             size, dtype = prod(one.shape), loop.body.inputs[one.argument].dtype
         sizes.append(-(-size * np.dtype(dtype).itemsize // ALIGNED) * ALIGNED)
     return sizes
+
+
+@remembered
+def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
+    """Of each operation whether it is the same at all points, given the same of input leaves."""
+    found: list[bool] = []
+    results: dict[int, list[bool]] = {}
+    for position, op in enumerate(program.ops):
+        args = [found[a] for a in op.args]
+        same = given[op.attr[0]] if op.name == "input" else all(args) and op.name != "write"
+        if op.name == "loop":
+            results[position] = _results(op.attr, args)
+        elif op.name == "part":
+            same = results[op.args[0]][op.attr]
+        found.append(same)
+    return found
+
+
+def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
+    """Of each input leaf of a loop's body whether it is the same at all points, given arguments."""
+    arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
+    given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
+    while True:
+        found = uniform(loop.body, tuple(given))
+        ends = all(found[i] for i in loop.body.results[-1]) if loop.length is None else True
+        carried = [
+            flag and ends and found[ids[0]]
+            for flag, ids in zip(given[: loop.carries], loop.body.results, strict=False)
+        ]
+        if carried == given[: loop.carries]:
+            return given
+        given[: loop.carries] = carried
+
+
+def _results(loop: Loop, args: Sequence[bool]) -> list[bool]:
+    given = within(loop, args)
+    found = uniform(loop.body, tuple(given))
+    stacked = loop.body.results[loop.carries :]
+    return [*given[: loop.carries], *(found[ids[0]] for ids in stacked)]

@@ -12,12 +12,11 @@ import numpy as np
 from veenv import limits
 from veenv.kernel.backend import Backend, InLoop, Scope
 from veenv.kernel.cpu import routines
-from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
+from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table, uniform, within
 from veenv.kernel.cpu.compile import LIBRARY, Objects, is_known, objects_of
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, module, suffix
-from veenv.kernel.cpu.lanes import uniform, within
 from veenv.kernel.cpu.layout import Leaves
-from veenv.kernel.cpu.outputs import writes_of
+from veenv.kernel.cpu.size import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.ordering import Place
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
@@ -448,7 +447,7 @@ def body(program: ScalarProgram, lanes: int) -> str:
 
     `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
     points to the next; `outs` is a table of the addresses of what is written of the output leaves
-    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the last vector is computed whole.
+    (`veenv.kernel.cpu.size`). Points lie one after the other; the last vector is computed whole.
     """
     steps, arrays = Instructions(program, lanes), memory(program, lanes)[1]
     kept = f"  %kept = alloca [{arrays} x i8], align {ALIGNED}\n" if arrays else ""

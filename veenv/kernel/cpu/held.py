@@ -8,6 +8,14 @@ by traced programs and by the programs that JAX has lowered.
 Garbage may be collected, and an interrupt come, between any two statements. No finaliser does
 anything here; and what is in the driver's list is first in a dictionary, out of which comes only
 what is out of the list. Both steps can be repeated, and are, where an interrupt came between.
+
+Memory that is given back to the system for every call is cleared again for the next one. glibc
+takes arrays of 128 KB and more from the system one by one, and gives back what is free at the end
+of its heap, until a program frees a larger array: then both limits grow, up to 32 and 64 MB. A
+program that calls nothing but a kernel never does so, and would take and return the pages of all
+outputs with every call, which can take longer than to compute them. Larger arrays are always taken
+from the system and given back. They can at least have large pages, of which the system has to clear
+and count a few hundred times fewer.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -26,8 +35,7 @@ import jax
 
 from veenv.kernel.cpu import bodies, disk, records
 from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
-from veenv.kernel.cpu.finished import Finished, code_name
-from veenv.kernel.cpu.memory import keep_memory, may_advise
+from veenv.kernel.cpu.records import Finished, code_name
 from veenv.kernel.scalar_program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -225,3 +233,30 @@ if hasattr(os, "register_at_fork"):
 
 def _capsules(addresses: dict[str, int]) -> Any:
     return {name: jax.ffi.pycapsule(ctypes.c_void_p(a)) for name, a in addresses.items()}
+
+
+SWITCH = "VEENV_KEEP_MEMORY"
+"""The environment variable that leaves the limits as they are, where it is 0."""
+_LARGEST = (32 << 20) - (64 << 10)
+"""Bytes of an array that raises the limits as far as glibc lets them grow by themselves."""
+
+
+def keep_memory() -> bool:
+    """Lets the process keep free memory of up to 64 MB for its next arrays; says whether it did.
+
+    It takes a large array and frees it, unused, as any other program might. Limits that the user
+    has set (``MALLOC_TRIM_THRESHOLD_`` and the like) stay what they are.
+    """
+    if not may_advise():
+        return False
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    library.malloc.argtypes = [ctypes.c_size_t]
+    library.free.argtypes = [ctypes.c_void_p]
+    library.free(library.malloc(_LARGEST))
+    return True
+
+
+def may_advise() -> bool:
+    """Whether the system is told how to treat memory: on Linux, unless the variable is 0."""
+    return sys.platform.startswith("linux") and os.environ.get(SWITCH) != "0"
