@@ -88,14 +88,6 @@ def test_digamma(dtype):
     np.testing.assert_allclose(*both(lax.digamma, x), rtol=tol, atol=tol)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])
-def test_population_count(dtype):
-    ends = np.iinfo(dtype)
-    values = np.array([0, 1, ends.max, ends.min, ends.max // 3, 7], dtype)
-    found, expected = both(lax.population_count, values)
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_top_k(k):
     x = np.random.default_rng(1).integers(-2, 3, (7, 5)).astype(np.float32)

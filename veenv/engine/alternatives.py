@@ -11,13 +11,12 @@ infinite or NaN the Jacobian is, too.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import inf, prod
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -77,19 +76,16 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
-    bounds = Bounds(program)
-    if (_is_one_operator(lin) and not _stores(lin)) or has_infinite_partials(lin, bounds):
+    stores, graph = _stores(lin), lin.graph
+    alone = sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
+    if (alone and not stores) or has_infinite_partials(lin):
         return ()
-    modes = _of_fewer_passes(lin)
-    return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
-
-
-def _of_fewer_passes(lin: Linearisation) -> tuple[OwnMode, ...]:
-    forward, reverse = num_passes(lin.program)
-    more = _STORED if _stores(lin) else limits.UNSURE
+    forward, reverse = num_passes(program)
+    more = _STORED if stores else limits.UNSURE
+    modes: tuple[OwnMode, ...] = ("jacfwd",) if forward < reverse else ("jacrev",)
     if forward <= more * reverse and reverse <= limits.UNSURE * forward:
-        return "jacfwd", "jacrev"  # forward stores nothing on its way
-    return ("jacfwd",) if forward < reverse else ("jacrev",)
+        modes = "jacfwd", "jacrev"  # forward stores nothing on its way
+    return tuple(m for m in modes if not shut_out(lin, reverse=m == "jacrev"))
 
 
 def _stores(lin: Linearisation) -> bool:
@@ -122,7 +118,7 @@ def forward_instead(lin: Linearisation) -> bool:
     if any(lin.reverse_only):
         return False
     graph, (forward, reverse) = lin.graph, num_passes(lin.program)
-    operators = _has_operators(lin)
+    operators = any(_operators(lin))
     if operators and (forward > _ALIKE * reverse or limits.FEWER * forward <= reverse):
         return forward < reverse or (_stores(lin) and forward <= _STORED * reverse)
     share = 1 if forward == reverse and not operators else 1 / limits.FEWER
@@ -135,20 +131,6 @@ def num_passes(program: Program) -> tuple[int, int]:
     avals = program.avals[: program.num_inputs], program.out_avals
     forward, reverse = (sum(prod(a.shape) for a in some) for some in avals)
     return forward, reverse
-
-
-def _has_operators(lin: Linearisation) -> bool:
-    return any(_operators(lin))
-
-
-def _is_much(lin: Linearisation) -> bool:
-    """Whether tracing JAX's modes, too, is little beside what the reverse order takes."""
-    return lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
-
-
-def _is_one_operator(lin: Linearisation) -> bool:
-    graph = lin.graph
-    return sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
 
 
 def _operators(lin: Linearisation) -> Iterator[bool]:
@@ -169,7 +151,11 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     not have that mode.
     """
     name = request.compared
-    if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
+    if name is None:
+        return {}
+    # tracing JAX's modes, too, is little beside a reverse order that takes long
+    long = lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
+    if not (name == "auto" or any(_operators(lin)) or long):
         return {}
     names = own_modes(lin)
     if not names:
@@ -236,7 +222,10 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
     more vectors each; an elimination that multiplies as often has nothing to set against that.
     """
     graph = lin.graph
-    if _has_operators(lin) or graph.cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS:
+    if (
+        any(_operators(lin))
+        or graph.cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS
+    ):
         return False
     done = graph.cost(ids, "executed")
     if done > SMALL_PRODUCT * len(ids):
@@ -325,17 +314,27 @@ def _multiplies(equation: Equation, varying: list[int]) -> bool:
     return known.elementwise and known.slope == "values" and not {*varying} <= {*linear}
 
 
-def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
+def has_infinite_partials(lin: Linearisation) -> bool:
     """Whether partials can be infinite where the function is finite, as a root's at zero.
 
-    A root of what is certainly positive, as ``x**2 + 1``, has none, nor has a power with a known
-    exponent that is no root.
+    A power with a known exponent that is no root has none.
     """
+    known = Known(lin.program)
     pairs = zip(lin.program.equations, lin.elementals, strict=True)
-    if any(used and bounds.is_root(equation) for equation, used in pairs):
+    if any(used and _is_root(equation, known) for equation, used in pairs):
         return True
-    inner = [c.linearisation for c in lin.customs if c is not None]
-    return any(has_infinite_partials(one, Bounds(one.program)) for one in inner)
+    return any(has_infinite_partials(c.linearisation) for c in lin.customs if c is not None)
+
+
+def _is_root(equation: Equation, known: Known) -> bool:
+    """Whether an equation may have infinite partials where its result is finite."""
+    of = facts(equation.primitive.name)
+    if of.partials not in ("root", "end"):
+        return False
+    if not isinstance(of.exponent, int):
+        return True
+    exponent = known.quickly(equation.inputs[of.exponent])
+    return exponent is None or not bool(((exponent <= 0) | (exponent >= 1)).all())
 
 
 def meets_infinity(lin: Linearisation) -> bool:
@@ -343,37 +342,35 @@ def meets_infinity(lin: Linearisation) -> bool:
 
     It is a root's, a pole's behind a mask, or a coefficient of a custom rule.
     """
-    bounds, masks = Bounds(lin.program), _masks(lin)
-    return has_infinite_partials(lin, bounds) or any(
-        (masks or lin.customs[number] is not None) and not _is_total(lin, number, bounds)
+    known, masks = Known(lin.program), _masks(lin)
+    return has_infinite_partials(lin) or any(
+        (masks or lin.customs[number] is not None) and not _is_total(lin, number, known)
         for number, used in enumerate(lin.elementals)
         if used
     )
 
 
-def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
+def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
     """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
 
     Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
-    chooses between tangents as a select does between values, and has zeros below it: there no
-    partial may be infinite where values are finite. What custom rules compute is not looked into
-    any closer: all of it has to be total.
+    chooses between tangents as a select does between values, and has zeros below it: there, too.
     """
+    values = Known(lin.program)
     infinite, computed, finite = set[int](), False, True
     for number, used in enumerate(lin.elementals):
         if not used:
             continue
         equation, custom = lin.program.equations[number], lin.customs[number]
-        known, total = facts(equation.primitive.name), _is_total(lin, number, bounds)
+        known, total = facts(equation.primitive.name), _is_total(lin, number, values)
         masked = [e for e in used if e.partial.mask is not None]
         if custom is not None and _masks(custom.linearisation):
             masked = list(used)
             if not total:
                 return True
-        pole = known.partials in ("poles", "root") and not bounds.is_root(equation)
-        finite = finite and (total or (pole and not bounds.is_almost_zero(equation)))
+        finite = finite and total
         if not reverse and known.selects:
-            computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
+            computed = computed or bool(masked and values.quickly(equation.inputs[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
             return True
@@ -388,7 +385,7 @@ def _masks(lin: Linearisation) -> bool:
     return own or any(_masks(c.linearisation) for c in lin.customs if c is not None)
 
 
-def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
+def _is_total(lin: Linearisation, number: int, values: Known) -> bool:
     """Whether an equation has finite values and partials at all finite operands."""
     equation, custom = lin.program.equations[number], lin.customs[number]
     if custom is not None:  # what depends on the operands alone is a coefficient of the rule
@@ -396,8 +393,10 @@ def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
     known = facts(equation.primitive.name)
     if known.singular is None or known.power(equation.params) is not None:
         return _is_total_anywhere(equation)
-    x = equation.inputs[known.singular]
-    return bounds.lower(x) >= _APART or (known.partials == "poles" and bounds.is_apart(x))
+    value = values.quickly(equation.inputs[known.singular])
+    if value is None or (known.partials != "poles" and value.dtype.kind not in _REAL):
+        return False
+    return bool(((np.abs(value) if known.partials == "poles" else value) >= _APART).all())
 
 
 def _is_total_anywhere(equation: Any) -> bool:
@@ -412,119 +411,3 @@ def _is_total_itself(equation: Any) -> bool:
         return 0 <= power <= _LARGEST_POWER
     fills = known.form == "take" and "FILL" in str(params.get("mode")).upper()  # with NaN
     return known.partials == "finite" and not fills
-
-
-class Bounds:
-    """Lower bounds of the variables of a program, where they are easily known."""
-
-    def __init__(self, program: Program):
-        self._program = program
-        self._lowers: dict[Any, float] | None = None
-
-    def is_root(self, equation: Equation) -> bool:
-        """Whether an equation may have infinite partials where its result is finite."""
-        known = facts(equation.primitive.name)
-        if known.partials not in ("root", "end"):
-            return False
-        if isinstance(known.exponent, int):
-            exponent = self.value(equation.inputs[known.exponent])
-            if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
-                return False
-        return known.partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
-
-    def is_apart(self, atom: Any) -> bool:
-        """Whether every entry of a variable or `Literal` is known and apart from zero."""
-        value = self.value(atom)
-        return value is not None and bool((np.abs(value) >= _APART).all())
-
-    def is_almost_zero(self, equation: Equation) -> bool:
-        """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
-        at = facts(equation.primitive.name).singular
-        return at is not None and 0 < self.lower(equation.inputs[at]) < _APART
-
-    def _tiny(self, equation: Equation) -> float:
-        """The least positive number that is no denormal: processors may take those for zero."""
-        return float(jnp.finfo(equation.out_avals[0].dtype).tiny)
-
-    def lower(self, atom: Any) -> float:
-        """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
-        value = self.value(atom)
-        if value is None:
-            return -inf if walk.is_literal(atom) else self._all_lowers().get(atom, -inf)
-        if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
-            return -inf
-        return float(value.min())
-
-    def _of_select(self, predicate: Any, *cases: Any) -> float:
-        chosen = self.value(predicate)
-        if chosen is not None:
-            return min(self.lower(cases[int(k)]) for k in np.unique(chosen))
-        lowers = [self.lower(x) for x in cases]
-        constants = [self.lower(x) for x in cases if self.value(x) is not None]
-        others = (x for x in cases if self.value(x) is None)
-        if min(constants, default=0.0) > 0 and all(self._is_replaced(predicate, x) for x in others):
-            return min(b for b in lowers if b > 0)
-        return min(lowers)
-
-    def _is_replaced(self, predicate: Any, atom: Any) -> bool:
-        """Whether a select puts another value in a variable's place to keep it from zero.
-
-        It does if that is a square or a root, or such a sum, or if it is what the predicate tests.
-        """
-        if self.lower(atom) == 0:
-            return True
-        waiting, seen = [predicate], set[Any]()
-        while waiting:
-            equation = self._makers.get(waiting.pop())
-            if equation is None or equation.outputs in seen:
-                continue
-            seen.add(equation.outputs)
-            if equation.out_avals[0].dtype == bool:
-                if atom in equation.inputs:
-                    return True
-                waiting += [x for x in equation.inputs if isinstance(x, Var)]
-        return False
-
-    @functools.cached_property
-    def _makers(self) -> dict[Any, Equation]:
-        return {v: e for e in self._program.equations for v in e.outputs if v is not None}
-
-    def value(self, atom: Any) -> np.ndarray | None:
-        """What is known of constants, and of what NumPy makes of them."""
-        return self._known.quickly(atom)
-
-    @functools.cached_property
-    def _known(self) -> Known:
-        return Known(self._program)
-
-    def _all_lowers(self) -> dict[Any, float]:
-        """The lower bounds of what equations make, where there are any."""
-        if self._lowers is None:
-            self._lowers = {}  # `_of` reads in it what comes first
-            for equation in self._program.equations:
-                bound = self._of(equation)
-                if bound > -inf:
-                    self._lowers.update((v, bound) for v in equation.outputs if v is not None)
-        return self._lowers
-
-    def _of(self, equation: Equation) -> float:
-        known, ins = facts(equation.primitive.name), equation.inputs
-        power = known.power(equation.params)
-        even = power is not None and power % 2 == 0
-        square = known.multiplies and ins[0] == ins[1] and not walk.is_literal(ins[0])
-        if known.bound == "positive" or even or square:
-            return 0.0
-        if known.selects:
-            return self._of_select(*ins)
-        return _BOUNDS[known.bound]([self.lower(a) for a in ins]) if known.bound else -inf
-
-
-_BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
-    "entries": lambda lowers: lowers[0],
-    "least": min,
-    "greatest": max,
-    "sum": lambda lowers: max(lowers) if min(lowers) >= 0 else -inf,  # sums are rounded
-    "sign": lambda lowers: 0.0 if min(lowers) >= 0 else -inf,
-    "root": lambda lowers: max(0.0, lowers[0]) ** 0.5,
-}
-"""Lower bounds of results by those of operands."""

@@ -176,17 +176,12 @@ def _custom(
         left = eliminate_sparse(lin, values.parallel, order, around=around).terms
         shapes = lin.graph.shapes
         totals |= {(u, v): as_one(x, shapes[v], shapes[u]) for (u, v), x in left.items()}
-    totals |= _passed_on(custom)
+    passed = [k for k in lin.graph.output_nodes if k < lin.graph.num_inputs]  # as they are
+    avals = inner.program.avals
+    unit = {k: algebra.diagonal(avals[k].shape, valued=False) for k in passed}
+    totals |= {(k, k): Edge(unit[k], None, avals[k].dtype) for k in passed}
     turned = {pair: transposed(e) for pair, e in totals.items()} if inner.backward else totals
     return values.aux, turned
-
-
-def _passed_on(custom: Custom) -> Edges:
-    """The unit partials of what a rule passes on as it is."""
-    lin, avals = custom.linearisation, custom.inner.program.avals
-    passed = [k for k in lin.graph.output_nodes if k < lin.graph.num_inputs]
-    unit = {k: algebra.diagonal(avals[k].shape, valued=False) for k in passed}
-    return {(k, k): Edge(unit[k], None, avals[k].dtype) for k in passed}
 
 
 def _is_diagonal(used: Sequence[Elemental]) -> bool:

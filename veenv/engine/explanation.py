@@ -14,7 +14,6 @@ import jax
 from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.engine.alternatives import (
-    Bounds,
     JaxMode,
     has_infinite_partials,
     num_passes,
@@ -265,9 +264,10 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     lines = _lines(asked)
     entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
     advice = _advice(rows, made, lines, entries, batch)
-    return Explanation(
-        asked.name, batch, _passed(rows), tuple(lines.counts.most_common()), tuple(advice)
-    )
+    taken = next((k for k, row in enumerate(rows) if row.taken), 0)  # others have no reason
+    rows[taken:] = [row._replace(passed="") for row in rows[taken:]]
+    counts = tuple(lines.counts.most_common())
+    return Explanation(asked.name, batch, tuple(rows), counts, tuple(advice))
 
 
 def _limit(traced: Traced) -> int:
@@ -307,8 +307,7 @@ def _why_not(lin: Linearisation | None, name: str) -> str:
         return "its results may be others"
     forward, reverse = num_passes(lin.program)
     mine, other = (forward, reverse) if name == "jacfwd" else (reverse, forward)
-    bounds = Bounds(lin.program)
-    if has_infinite_partials(lin, bounds) or shut_out(lin, bounds, reverse=name == "jacrev"):
+    if has_infinite_partials(lin) or shut_out(lin, reverse=name == "jacrev"):
         return "it may multiply zero by an infinite partial, which gives NaN"
     if mine > other:
         return f"it takes {mine:,} passes, and JAX's other mode {other:,}"
@@ -324,20 +323,11 @@ def _rows(made: _Made, kernel: KernelForm, form: Form | None, batch: int) -> Ite
     if made.unoffered:
         return
     seconds = None if program is None else kernel_seconds(program, batch)
-    refused = "" if error is None else _reason(error)
+    source = f", at {error.source}" if error and error.source else ""
+    refused = "" if error is None else error.reason + source
     taken = form is None and kernel.traced is made.traced
     why = "one form becomes a kernel: that of fewest counted operations, if it is short"
     yield FormRow(made.name, "kernel", seconds, program and program.size, refused, taken, why)
-
-
-def _passed(rows: Sequence[FormRow]) -> tuple[FormRow, ...]:
-    """The rows, with a reason only where they are faster than what is taken."""
-    taken = next((k for k, row in enumerate(rows) if row.taken), 0)
-    return *rows[:taken], *(row._replace(passed="") for row in rows[taken:])
-
-
-def _reason(error: CannotFuseError) -> str:
-    return f"{error.reason}, at {error.source}" if error.source else error.reason
 
 
 def _advice(

@@ -1,4 +1,4 @@
-"""What is known of a program's variables when it is traced: values and zeros.
+"""What is known of the values of a program's variables when it is traced.
 
 Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
 is worked out here at once, if it depends on nothing that is traced or differentiated by.
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from functools import reduce
-from math import inf, prod
+from math import inf
 from typing import Any
 
 import jax
 import numpy as np
 
-from veenv import _compat, limits
+from veenv import _compat
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
 from veenv.rules import indexmap, walk
 from veenv.rules.base import is_key
 from veenv.rules.operations import OPERATIONS
-from veenv.rules.table import ALL, facts, named
+from veenv.rules.table import facts, named
 
 _SIMPLE = frozenset(name for name, of in OPERATIONS.items() if not of.function) - {"round", "rem"}
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
@@ -140,71 +139,3 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]
-
-
-class Zeros:
-    """The elements of a program's variables that are zero whatever its arguments are.
-
-    Examples:
-      >>> import jax
-      >>> from veenv.graph.program import trace
-      >>> x = jax.ShapeDtypeStruct((2,), "float32")
-      >>> program = trace(lambda x: jax.lax.pad(x, 0.0, [(1, 2, 0)]), (x,))
-      >>> Zeros(Known(program))(program.equations[-1].outputs[0]).tolist()
-      [True, False, False, True, True]
-    """
-
-    def __init__(self, known: Known):
-        self._known = known
-        self._found: dict[Any, np.ndarray | None] = {}
-
-    def __call__(self, atom: Any) -> np.ndarray | None:
-        """bool of the variable's shape; None if no element is known to be zero."""
-        if not isinstance(atom, int):
-            value = self._known(atom)
-            return None if value is None else _some(value == 0)
-        if atom not in self._found:
-            self._found[atom] = _some(self._find(atom))
-        return self._found[atom]
-
-    def _find(self, variable: int) -> np.ndarray | None:
-        value = self._known.quickly(variable)
-        if value is not None:
-            return value == 0
-        if variable not in self._known.makers:
-            return None
-        equation, k = self._known.makers[variable]
-        if prod(equation.out_avals[k].shape) > limits.LISTED:
-            return None
-        given = [self(a) for a in equation.inputs]
-        return None if all(x is None for x in given) else self._through(equation, k, given)
-
-    def _through(
-        self, equation: Equation, k: int, given: list[np.ndarray | None]
-    ) -> np.ndarray | None:
-        name, params, shape = equation.primitive.name, equation.params, equation.out_avals[0].shape
-        first, avals = given[0], equation.in_avals
-        there = [
-            np.zeros(a.shape, bool) if x is None else x for x, a in zip(given, avals, strict=True)
-        ]
-        if facts(name).zero or (facts(name).power(params) or 0) > 0:
-            return None if first is None else np.broadcast_to(first, shape)
-        if facts(name).multiplies:
-            return np.broadcast_to(there[0], shape) | np.broadcast_to(there[1], shape)
-        if facts(name).form == "entry" and facts(name).linear is ALL:
-            return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
-        if facts(name).selects:
-            which = self._known.quickly(equation.inputs[0])
-            if which is None:
-                return reduce(np.logical_and, there[1:])
-            return np.choose(np.broadcast_to(which, shape), there[1:])
-        if facts(name).sums:
-            return np.asarray(there[0].all(axis=tuple(params["axes"])))
-        found = indexmap.sources(equation, self._known)
-        if found is None:
-            return None
-        return np.append(np.concatenate([x.reshape(-1) for x in there]), False)[found[k]]
-
-
-def _some(zero: np.ndarray | None) -> np.ndarray | None:
-    return zero if zero is not None and zero.any() else None

@@ -262,7 +262,10 @@ class _Walk:
 
         def step(equation: Any, operands: list[_Value]) -> Sequence[_Value]:
             name = equation.primitive.name
-            if name in BARRIERS and self._is_dropped(equation):
+            if name in BARRIERS and (
+                equation.outvars[0] in self._dropped
+                or equation.params.get("points", 1) > self._points
+            ):
                 return operands
             body = _body(equation)
             opened = _compat.open_jaxpr(body)
@@ -273,9 +276,6 @@ class _Walk:
         equations = walk.needed(jaxpr, jaxpr.outvars)
         read = walk.run(equations, values, step, lambda _: _Value(1, False))
         return [read(v) for v in jaxpr.outvars]
-
-    def _is_dropped(self, barrier: Any) -> bool:
-        return barrier.outvars[0] in self._dropped or barrier.params.get("points", 1) > self._points
 
     def _results(
         self, equation: Any, operands: tuple[_Value, ...], steps: list[_Step]
@@ -330,7 +330,8 @@ class _Walk:
             self._start(times)
         if known.cost == "free":
             return
-        weight = _COMPLEX if _is_complex(step.equation) else 1.0
+        avals = (*walk.in_avals(step.equation), *walk.out_avals(step.equation))
+        weight = _COMPLEX if any(map(is_complex, avals)) else 1.0
         weight *= _DIVISION if known.instruction else 1.0
         kind = "function" if known.expensive else "simple"
         self._add(kind, weight * out.computed * times, out.varies)
@@ -429,7 +430,3 @@ def _summed(equation: Any) -> int:
 
 def _size(variable: Any) -> int:
     return prod(getattr(variable.aval, "shape", ()))
-
-
-def _is_complex(equation: Any) -> bool:
-    return any(is_complex(v.aval) for v in (*equation.invars, *equation.outvars))

@@ -96,7 +96,7 @@ def _uniform(e: Equation, values: Sequence[Any]) -> Any:
     first, *others = values
     if facts(name).form == "same":  # of several at once, each its own
         return first if all(np.array_equal(v, first) for v in others) else None
-    return first if facts(name).bound == "entries" else None
+    return first if facts(name).result == "entries" else None
 
 
 class _Kinds(walk.Domain[Kind]):
@@ -220,9 +220,9 @@ def is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: A
 def _copied(eqn: Any) -> int | None:
     """Which operand the result of an equation is a copy of, if it is one."""
     known = facts(eqn.primitive.name)
-    if known.form == "same" and known.bound == "entries":
+    if known.form == "same" and known.result == "entries":
         return 0
-    if known.bound == "sum":
+    if known.result == "sum":
         zero = [walk.is_literal(v) and np.ndim(v.val) == 0 and v.val == 0 for v in eqn.invars]
         return 1 - zero.index(True) if True in zero else None
     return None

@@ -111,7 +111,8 @@ class Traced:
         What is on disk is known by the text of this jaxpr and by JAX's settings.
         """
         cached = _compat.compilation_cache()[1] and jax.default_backend() == "cpu"
-        text = text_of_jaxpr(self.closed) if cached and not are_limited() else None
+        limited = _largest.get() < limits.MAX_OPERATIONS
+        text = text_of_jaxpr(self.closed) if cached and not limited else None
         if text is None:
             return self.program()
         from veenv.kernel.cpu import records  # it loads llvmlite
@@ -192,11 +193,6 @@ def _ruled(equation: Any) -> bool:
 def kernels_within(size: int) -> AbstractContextManager[None]:
     """Refuses kernels of a larger `size_of`, for who has no time to compile them."""
     return setting(_largest, min(size, limits.MAX_OPERATIONS))
-
-
-def are_limited() -> bool:
-    """Whether it does."""
-    return _largest.get() < limits.MAX_OPERATIONS
 
 
 def trace_point(

@@ -359,12 +359,9 @@ class ScalarProgram:
         every = (op for part, _ in self.parts() for op in part.ops)
         return sum((op.attr if op.name == "call" else op.name) in names for op in every)
 
+    @remembered
     def digest(self) -> str:
         """A hash of everything that decides what the program computes."""
-        return self._digest
-
-    @functools.cached_property
-    def _digest(self) -> str:
         names, dtypes, args, attrs = zip(*self.ops, strict=True) if self.ops else ((),) * 4
         known = [_plain(attr) for attr in attrs]
         every = self.inputs, self.outputs, " ".join(names), " ".join(dtypes), known
@@ -397,12 +394,9 @@ class ScalarProgram:
                 return None
         return source
 
+    @remembered
     def written(self) -> tuple[int, ...]:
         """The output leaves that a kernel has to write: neither constant nor copied."""
-        return self._written
-
-    @functools.cached_property
-    def _written(self) -> tuple[int, ...]:
         return tuple(
             k
             for k in range(len(self.outputs))

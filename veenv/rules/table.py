@@ -44,14 +44,11 @@ class Primitive:
     # nowhere where the result is finite, of zeros that a mask makes, too. What overflows, and what
     # a body does, does not count. None if unknown.
     partials: Literal["finite", "poles", "root", "end", "defined"] | None = None
-    # the result is made of "entries" of the first operand, is the "least" or the "greatest" of its
-    # operands or one of them, their "sum", of their "sign", the "root" of one, or never negative
-    # ("positive")
-    bound: Literal["entries", "least", "greatest", "sum", "sign", "root", "positive"] | None = None
+    # its result is made of "entries" of the first operand, or is the "sum" of two
+    result: Literal["entries", "sum"] | None = None
     singular: int | None = None  # the operand near whose zeros its partials have no bound
     # the parameter, or the operand, that says to which power it raises its first operand
     exponent: str | int | None = None
-    zero: bool = False  # zero where the first operand is
     # JAX has forward and reverse mode of it; False: of one mode it refuses one, or does more than
     # compute; None if unknown
     both: bool | None = None
@@ -101,7 +98,7 @@ class Primitive:
     @property
     def stops(self) -> bool:
         """It passes on its operand, and no derivative."""
-        return self.flat and self.bound == "entries"
+        return self.flat and self.result == "entries"
 
     @property
     def multiplies(self) -> bool:
@@ -185,7 +182,7 @@ _UNIT: dict[str, Any] = {
 }
 _SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
 _ALONE: dict[str, Any] = dict(_SAME, whole="")
-_MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free", lengths="")
+_MOVE: dict[str, Any] = dict(_UNIT, form="move", result="entries", cost="free", lengths="")
 _JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join", lengths="")
 _REDUCE: dict[str, Any] = {"form": "reduce", "keywords": "axes", "lengths": "", "whole": "axes"}
 _RUNNING: dict[str, Any] = {
@@ -195,21 +192,21 @@ _FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
 """A function of libm, of the name of the primitive."""
 
 # Sums and products of entries, and what only says which entry.
-_add("add", _ENTRY, _UNIT, bound="sum", cost="simple")
-_add("add_any", _ENTRY, _UNIT, bound="sum", cost="simple", python="lax.add")
+_add("add", _ENTRY, _UNIT, result="sum", cost="simple")
+_add("add_any", _ENTRY, _UNIT, result="sum", cost="simple", python="lax.add")
 _add("sub", _ENTRY, _UNIT, cost="simple")
-_add("neg", _ENTRY, _UNIT, cost="simple", zero=True)
-_add("mul", _ENTRY, bilinear=True, partials="finite", bound="sign", cost="simple")
-_add("div", _ENTRY, linear=slice(1), partials="poles", singular=1, bound="sign", zero=True,
+_add("neg", _ENTRY, _UNIT, cost="simple")
+_add("mul", _ENTRY, bilinear=True, partials="finite", cost="simple")
+_add("div", _ENTRY, linear=slice(1), partials="poles", singular=1,
      cost="function", instruction=True)  # fmt: skip
-_add("max", _ENTRY, slope="choice", partials="finite", bound="greatest", cost="simple")
-_add("min", _ENTRY, slope="choice", partials="finite", bound="least", cost="simple")
+_add("max", _ENTRY, slope="choice", partials="finite", cost="simple")
+_add("min", _ENTRY, slope="choice", partials="finite", cost="simple")
 _add("clamp", _ENTRY, slope="choice", partials="finite", cost="simple")
 _add("select_n", _ENTRY, linear=CASES, slope="choice", partials="finite",
-     bound="least", cost="simple", by_parts=True)  # fmt: skip
-_add("abs", _ENTRY, slope="choice", partials="finite", bound="positive", zero=True, cost="simple")
-_add("sign", _ENTRY, slope="choice", partials="finite", zero=True, cost="simple")
-_add("square", _ENTRY, partials="finite", bound="positive", zero=True, cost="simple")
+     cost="simple", by_parts=True)  # fmt: skip
+_add("abs", _ENTRY, slope="choice", partials="finite", cost="simple")
+_add("sign", _ENTRY, slope="choice", partials="finite", cost="simple")
+_add("square", _ENTRY, partials="finite", cost="simple")
 _add("integer_pow", keywords="y", form="entry", both=True, partials="poles", singular=0,
      exponent="y", cost="simple")  # fmt: skip
 _add("pow", _ENTRY, partials="root", singular=0, exponent=1, cost="function")
@@ -219,23 +216,23 @@ _add("polynomial", form="entry", both=True)
 _add("nextafter", keywords="accuracy", form="entry", call="nextafter")
 
 # Functions.
-_add("sin", _FUNCTION, partials="finite", zero=True, cost="repeated")
-_add("tan", _FUNCTION, zero=True, cost="repeated")
+_add("sin", _FUNCTION, partials="finite", cost="repeated")
+_add("tan", _FUNCTION, cost="repeated")
 _add("cos", _FUNCTION, partials="finite", cost="repeated")
-_add("tanh erf atan", _FUNCTION, partials="finite", zero=True)
-_add("exp exp2", _FUNCTION, partials="poles", bound="positive")
-_add("expm1 log1p", _FUNCTION, partials="poles", zero=True)
+_add("tanh erf atan", _FUNCTION, partials="finite")
+_add("exp exp2", _FUNCTION, partials="poles")
+_add("expm1 log1p", _FUNCTION, partials="poles")
 _add("log", _FUNCTION, partials="poles", singular=0)
 _add("log2", _FUNCTION, python="jnp.log2")
-_add("sinh asinh atanh", _FUNCTION, zero=True)
+_add("sinh asinh atanh", _FUNCTION)
 _add("cosh erfc lgamma", _FUNCTION)
-_add("asin", _FUNCTION, partials="end", zero=True)
+_add("asin", _FUNCTION, partials="end")
 _add("acos acosh atan2", _FUNCTION, partials="end")
-_add("cbrt", _FUNCTION, partials="root", singular=0, zero=True)
-_add("sqrt", _FUNCTION, partials="root", singular=0, bound="root", zero=True, instruction=True,
+_add("cbrt", _FUNCTION, partials="root", singular=0)
+_add("sqrt", _FUNCTION, partials="root", singular=0, instruction=True,
      call=None)  # fmt: skip
 _add("rsqrt", _FUNCTION, partials="poles", singular=0, instruction=True, call=None)
-_add("logistic", _FUNCTION, partials="finite", bound="positive", call=None)
+_add("logistic", _FUNCTION, partials="finite", call=None)
 _add("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", _FUNCTION, call=None)
 _add("polygamma zeta", keywords="accuracy", form="entry")
 _add("regularized_incomplete_beta", keywords="accuracy", form="entry", python="lax.betainc")
@@ -246,10 +243,10 @@ _add("random_gamma", whole="")
 _add("eq ne lt le gt ge", _COMPARED)
 for _name in ("and", "or", "xor", "not"):
     _add(_name, _COMPARED, python=f"lax.bitwise_{_name}")
-_add("floor ceil", _COMPARED, zero=True)
-_add("round", _COMPARED, keywords="rounding_method", zero=True)
+_add("floor ceil", _COMPARED)
+_add("round", _COMPARED, keywords="rounding_method")
 _add("is_finite", _COMPARED, partials=None)
-_add("stop_gradient", _COMPARED, bound="entries", zero=True, cost="free")
+_add("stop_gradient", _COMPARED, result="entries", cost="free")
 _add("shift_left shift_right_logical shift_right_arithmetic population_count clz", _FLAT)
 _add("bitcast_convert_type", _FLAT, keywords="new_dtype")
 _add("eq_to le_to lt_to", form="entry", flat=True)
@@ -262,17 +259,17 @@ _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_sp
      "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
 # The operand itself, and parts of complex numbers.
-_add("convert_element_type", _ALONE, _UNIT, keywords="new_dtype", zero=True, cost="free")
+_add("convert_element_type", _ALONE, _UNIT, keywords="new_dtype", cost="free")
 _add("copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
-     "sharding_constraint", _ALONE, _UNIT, bound="entries", zero=True, cost="free")  # fmt: skip
+     "sharding_constraint", _ALONE, _UNIT, result="entries", cost="free")  # fmt: skip
 _add("device_put", _SAME)
 _add("optimization_barrier veenv_batch_barrier", _SAME)
 _add("pcast", form="same", linear=ALL, slope="ones", whole="")
 _add("reduce_precision", keywords="exponent_bits mantissa_bits", form="entry", both=True,
-     linear=ALL, slope="ones", zero=True)  # fmt: skip
-_add("real", _ENTRY, linear=ALL, slope="ones", zero=True, cost="simple")
+     linear=ALL, slope="ones")  # fmt: skip
+_add("real", _ENTRY, linear=ALL, slope="ones", cost="simple")
 _add("imag", _ENTRY, linear=ALL, slope="ones", cost="simple")
-_add("conj", _ENTRY, linear=ALL, slope="ones", zero=True)
+_add("conj", _ENTRY, linear=ALL, slope="ones")
 _add("complex", _ENTRY, linear=ALL, slope="ones")
 
 # Moves of entries, as shapes say and by indices.
@@ -286,14 +283,14 @@ _add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=
      lengths="limit_indices")  # fmt: skip
 _add("split", _MOVE, keywords="sizes axis", leaves_out=True)
 _add("unstack", _MOVE, keywords="axis", leaves_out=True, python="jnp.unstack")
-_add("concatenate", _JOIN, bound="least", joins="dimension")
-_add("stack", _JOIN, bound="least")
+_add("concatenate", _JOIN, joins="dimension")
+_add("stack", _JOIN)
 _add("pad", _JOIN, keywords="padding_config", cost="branch")
 _add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile", repeats=True)
 _add("gather", keywords="dimension_numbers slice_sizes indices_are_sorted unique_indices mode "
      "fill_value", form="take", linear=slice(1), both=True, partials="finite", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
-_add("dynamic_slice", _UNIT, form="take", linear=slice(1), bound="entries", leaves_out=True,
+_add("dynamic_slice", _UNIT, form="take", linear=slice(1), result="entries", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
 _add("dynamic_update_slice", _UNIT, form="put", linear=slice(2), updates=1)
 _PUT: dict[str, Any] = {"form": "put", "updates": 2}
@@ -313,8 +310,8 @@ _add("top_k", form="sort", whole="axis")
 _add("approx_top_k", form="sort", whole="reduction_dimension")
 
 # Sums along axes, in windows, of products.
-_add("reduce_sum", _UNIT, _REDUCE, bound="sign")
-_add("reduce_max reduce_min", _REDUCE, both=True, partials="finite", bound="entries")
+_add("reduce_sum", _UNIT, _REDUCE)
+_add("reduce_max reduce_min", _REDUCE, both=True, partials="finite", result="entries")
 _add("reduce_prod", _REDUCE)
 _add("reduce", form="reduce", whole="dimensions")
 _add("cumsum", _UNIT, _RUNNING)

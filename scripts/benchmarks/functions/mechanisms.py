@@ -53,7 +53,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.engine.materialise:shared": lambda jaxpr: frozenset()},
     ),
     "other orders": Mechanism(
-        (_ENGINE + "alternatives.py:other_orders,forward_instead,num_passes,_has_operators",),
+        (_ENGINE + "alternatives.py:other_orders,forward_instead,num_passes",),
         ("tests/engine/test_forms_of_loops.py",), ("realistic",),
         {"veenv.engine.jacobian:other_orders": lambda *args, **named: []},
     ),
@@ -72,10 +72,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (_ENGINE + "alternatives.py:modes_alone,are_small_products,are_loops,_narrowest,_entries",),
         ("tests/engine/test_small_products.py",), ("realistic",),
         {"veenv.engine.jacobian:modes_alone": lambda *args: []},
-    ),
-    "bounds of variables": Mechanism(
-        (_ENGINE + "alternatives.py:Bounds",), (), ("realistic",),
-        {"veenv.engine.alternatives:Bounds.lower": lambda self, atom: -inf},
     ),
     "symmetric halves": Mechanism(
         (_ENGINE + "sparse/indexing.py:SymmetricBlocks,symmetric_blocks,_Placed",
@@ -109,7 +105,7 @@ MECHANISMS: dict[str, Mechanism] = {
             {} if around.blocks else _index_arrays(lin, parallel, around))},
     ),
     "complex numbers as entries": Mechanism(
-        (_ENGINE + "sparse/partials.py:_complex_move,_complex_places,_turned,_of_parts",
+        (_ENGINE + "sparse/partials.py:_complex_move,_turned,_of_parts",
          _ENGINE + "jacobian.py:_by_complex"),
         ("tests/engine/sparse/test_complex.py",), ("sparse",),
         {"veenv.engine.sparse.partials:_complex_move": lambda *args: None},
@@ -122,13 +118,9 @@ MECHANISMS: dict[str, Mechanism] = {
         (_ENGINE + "sparse/dependence.py:_repeated",), (), ("sparse", "writings"),
         {"veenv.engine.sparse.dependence:_Follower._repeated": lambda *args: _too_many()},
     ),
-    "guards looked into": Mechanism(
-        (_ENGINE + "repeated/points.py:_cuts,_reached",), (), ("sparse", "writings"),
-        {"veenv.engine.repeated.points:Points._cuts": lambda *args: True},
-    ),
     "factors that are mostly zeros": Mechanism(
-        (_ENGINE + "sparse/partials.py:_thin_product,_elementwise_places,_dot_places,_sided",
-         _ENGINE + "known.py:Zeros"), (), ("sparse", "writings"),
+        (_ENGINE + "sparse/partials.py:_thin_product,_elementwise_places,_dot_places",), (),
+        ("sparse", "writings"),
         {"veenv.engine.sparse.partials:_thin_product": lambda *args: None},
     ),
     "dense from blocks": Mechanism(
@@ -171,10 +163,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (_KERNEL + "cpu/trigonometry.py",), ("tests/kernel/test_trigonometry.py",), _COMPILED,
         {"veenv.kernel.cpu.trigonometry:Trigonometry.value": lambda self, name, dtype, x, needed: (
             self._to.call(name, dtype, [x]))},
-    ),
-    "order for registers": Mechanism(
-        (_KERNEL + "ordering.py:_waiting",), (), _COMPILED,
-        {"veenv.kernel.ordering:_waiting": lambda order, users, args: 0},
     ),
     "loop tables": Mechanism(
         (_KERNEL + "building/steps.py",), ("tests/kernel/test_steps.py",), _COMPILED,

@@ -19,7 +19,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat, limits
+from veenv import _compat
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.repeated.at_point import Axes, PartEquation, indices, present, without
@@ -28,7 +28,6 @@ from veenv.engine.sparse.dependence import followed, seeds
 from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Function, Literal
-from veenv.rules import walk
 from veenv.rules.base import Partial, Row, Site, is_differentiable, register
 from veenv.rules.indexmap import numbered
 from veenv.rules.table import facts
@@ -170,65 +169,24 @@ class Points:
         shapes = [jax.ShapeDtypeStruct(without(a.shape, axes), a.dtype) for a, axes in every]
         return jax.make_jaxpr(lambda *operands: self.one(*operands)[0])(*shapes)
 
-    @cached_property
+    @property
     def shuts(self) -> bool:
-        """Whether selects may shut a result of a point out from a number that it depends on.
-
-        Those of one choice go together: if both of its cases depend on a number, none is shut out.
-        """
+        """Whether selects may shut a result of a point out from a number that it depends on."""
         jaxpr = _compat.open_jaxpr(self.alone)
         makers = {v: e for e in jaxpr.eqns for v in e.outvars}
         of = dict(zip(jaxpr.invars, (v for v, _ in self.operands), strict=True))
-        selects: dict[Any, list[Any]] = {}
-        for e in jaxpr.eqns:
-            if facts(e.primitive.name).selects and is_differentiable(e.outvars[0].aval):
-                which = e.invars[0]
-                while which in makers and facts(makers[which].primitive.name).form == "move":
-                    which = makers[which].invars[0]
-                if which not in of or self.known(of[which]) is None:
-                    selects.setdefault(which, []).append(e)
-        return bool(selects) and self._cuts(selects, {}, None)
 
-    def _cuts(self, selects: Mapping[Any, list[Any]], cases: Mapping[Any, int], whole: Any) -> bool:
-        """The same in some cases of choices; `whole`: what the results depend on in any case.
+        def is_known(which: Any) -> bool:
+            while which in makers and facts(makers[which].primitive.name).form == "move":
+                which = makers[which].invars[0]
+            return which in of and self.known(of[which]) is not None
 
-        A choice is a variable of one number, with the selects that it decides.
-        """
-        outputs = _compat.open_jaxpr(self.alone).outvars
-        rest = [(which, e) for which, es in selects.items() if which not in cases for e in es]
-        branches = [e.invars[1:] for _, e in rest]
-        found = self._reached(cases, [*outputs, *(a for several in branches for a in several)])
-        if found is None:
-            return True
-        results, found = found[: len(outputs)], iter(found[len(outputs) :])
-        for (which, _), several in zip(rest, branches, strict=True):
-            first, *others = (next(found) for _ in several)
-            if all(np.array_equal(first, x) for x in others):
-                continue
-            if which.aval.size != 1 or 2 ** len(cases) >= limits.MANY:
-                return True
-            whole = whole or results
-            each = ({**cases, which: case} for case in range(len(several)))
-            return any(self._cuts(selects, one, whole) for one in each)
-        return not all(map(np.array_equal, results, whole or results))
-
-    def _reached(self, cases: Mapping[Any, int], atoms: Sequence[Any]) -> list[np.ndarray] | None:
-        """As `reaches`, at one point, of some variables in some cases of choices."""
-        jaxpr, size = _compat.open_jaxpr(self.alone), sum(self.counts)
-        values = dict.fromkeys((*jaxpr.constvars, *jaxpr.invars))
-        moved = [jaxpr.invars[i] for i in self.moved]
-        given = dict(zip(moved, seeds([v.aval.shape for v in moved]), strict=True))
-        rest = {v: x for v, x in values.items() if v not in given}
-        rest |= {v: np.full(v.aval.shape, case, v.aval.dtype) for v, case in cases.items()}
-        equations = [e for e in jaxpr.eqns if cases.keys().isdisjoint(e.outvars)]
-        variables = [a for a in atoms if not walk.is_literal(a)]
-        found = followed(equations, given, rest, variables)
-        if found is None:
-            return None
-        reach = dict(zip(variables, found, strict=True))
-        every = (None if walk.is_literal(a) else reach[a] for a in atoms)
-        pairs = zip(every, atoms, strict=True)
-        return [np.zeros((*a.aval.shape, size), bool) if x is None else x for x, a in pairs]
+        return any(
+            facts(e.primitive.name).selects
+            and is_differentiable(e.outvars[0].aval)
+            and not is_known(e.invars[0])
+            for e in jaxpr.eqns
+        )
 
 
 class PartFunction(Function):

@@ -26,8 +26,8 @@ from veenv.engine.sparse.pattern import (
     Collection,
     Numbers,
     Pattern,
-    by_row,
     collected,
+    collection,
     joined,
     meetings,
     num_meetings,
@@ -386,7 +386,8 @@ class Entries:
             each = jnp.where(there, self.values, 0).astype(x.dtype).reshape(-1, *ones)
             zeros = jnp.zeros((size, *x.shape[1:]), x.dtype)
             return zeros.at[rows].add(x[jnp.maximum(cols, 0)] * each, mode="drop")
-        values, sums = self.values.astype(x.dtype).reshape(-1, *ones), by_row(p)
+        values = self.values.astype(x.dtype).reshape(-1, *ones)
+        sums = collection(np.arange(p.nse), p.rows, p.sizes[0], p.nse)  # row by row
         if sums.table is None:
             return sums(values * x[p.cols])
         # Short rows are one loop: the first entry of each times its number, and the second, …

@@ -248,14 +248,10 @@ def _multiply(post: _Placed, pre: _Placed) -> _Placed:
     pair = pre.pair[0], post.pair[1]
     product = entries.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
     if product is None or (
-        isinstance(product, Entries) and product.nse > limits.MANY * _num_places(product)
+        isinstance(product, Entries) and product.nse > limits.MANY * prod(map(prod, product.shapes))
     ):
         raise _TooMany
     return _Placed(pair, product, post.triangles)
-
-
-def _num_places(x: Entries) -> int:
-    return prod(prod(shape) for shape in x.shapes)
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:

@@ -8,8 +8,8 @@ A complex variable is an array with one more axis for its real and its imaginary
 (`veenv.rules.complex`): what moves numbers moves both, and a factor that is known to be real or
 imaginary leaves two of the four entries of a product out.
 
-A factor that is mostly zeros (a matrix of differences, one-hot rows, a mask, a padded array) leaves
-the products with them out.
+A known factor that is mostly zeros (a matrix of differences, one-hot rows, a mask) leaves the
+products with them out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
-from veenv.engine.known import Known, Zeros
+from veenv.engine.known import Known
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import dependent_places
 from veenv.engine.sparse.entries import Indexed, Matrix
@@ -74,15 +74,13 @@ def index_arrays(
     lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge | Matrix]], around: Around
 ) -> dict[Move, Matrix]:
     """The elemental partials that are index arrays, and are not named by the algebra."""
-    known = around.known
-    zeros = Zeros(known)
     found: dict[Move, Matrix] = {}
     indexed: set[int] = set()  # nodes that come as entries: a factor's zeros are left out for free
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
         e, near = parallel[pair][number], elemental.source in indexed
         if isinstance(e, Edge):
-            e = _move(lin, equation, elemental, e, around, zeros, near=near)
+            e = _move(lin, equation, elemental, e, around, near=near)
         if e is not None:
             found[pair, number] = e
         if e is not None or (near and _passes_on(equation)):
@@ -112,7 +110,6 @@ def _move(
     elemental: Elemental,
     e: Edge,
     around: Around,
-    zeros: Zeros,
     *,
     near: bool,
 ) -> Matrix | None:
@@ -138,7 +135,7 @@ def _move(
         return _padding(equation, e)
     if s.link is Link.NONE and not takes(name):
         most = 1 if near and facts(name).multiplies else limits.MOSTLY
-        return _thin_product(equation, operand, e, known, zeros, most)
+        return _thin_product(equation, operand, e, known, most)
     if facts(name).form == "sort" and s.unit:
         return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
     if facts(name).form == "convolution" and operand == 0:
@@ -217,7 +214,11 @@ def _complex_move(
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
     if alike and facts(name).multiplies:
         return _turned(equation, operand, e, shapes, known)
-    found = _complex_places(equation, operand, known) if alike else None
+    found = None
+    if alike and facts(name).selects:
+        found = _let_through(equation, operand, known(equation.inputs[0]))
+    elif alike:
+        found = sources_in(equation, operand, known)
     if found is not None:
         both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
         return entries.taken(both, shapes, e.dtype, adds=adds(name) and operand == 2)
@@ -225,13 +226,6 @@ def _complex_move(
         return supported(equation, ways, e, known, passes, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION
     return entries.known_of_edge(e, out_shape, in_shape) if selects else None
-
-
-def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
-    """For each result the element that it is, or for each that is added the result; -1 for none."""
-    if facts(equation.primitive.name).selects:
-        return _let_through(equation, operand, known(equation.inputs[0]))
-    return sources_in(equation, operand, known)
 
 
 def _turned(
@@ -256,22 +250,13 @@ _LISTED = limits.LISTED // limits.THIN
 
 
 def _thin_product(
-    equation: Equation,
-    operand: int,
-    e: Edge,
-    known: Known,
-    zeros: Zeros,
-    most: float,
+    equation: Equation, operand: int, e: Edge, known: Known, most: float
 ) -> Indexed | None:
     """The partial of a product as entries; None of others, or where no factor is mostly zeros."""
     known_of = facts(equation.primitive.name)
     if not (known_of.multiplies or known_of.form == "dot"):
         return None
-    other = equation.inputs[1 - operand]
-    factor, always = known.quickly(other), None
-    if factor is None:
-        always = zeros(other)
-        factor = None if always is None else ~always
+    factor = known.quickly(equation.inputs[1 - operand])
     if factor is None or not 0 < (nonzero := np.count_nonzero(factor)) <= most * factor.size:
         return None
     if nonzero == factor.size:
@@ -283,10 +268,7 @@ def _thin_product(
     rows, cols, values = found
     shapes = equation.out_avals[0].shape, equation.in_avals[operand].shape
     pattern, collect = collected(rows, cols, *shapes)
-    if always is None:
-        return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
-    whole = entries.known_of_edge(e, *shapes) if num_entries(e) <= _LISTED else None
-    return None if whole is None else entries.only(whole, pattern)
+    return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
 
 
 Valued = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -311,15 +293,12 @@ def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued 
     if len(b) * inside.shape[1] > limits.TABLE:
         return None
     out = numbered(equation.out_avals[0].shape)  # batch, free axes of the left, of the right one
-    out = out.reshape(len(inside), *(x.shape[1] for x in _sided(inside, weights, operand)))
+    sides = (inside, weights) if operand == 0 else (weights, inside)
+    out = out.reshape(len(inside), *(x.shape[1] for x in sides))
     rows = out[b, :, n] if operand == 0 else out[b, n, :]
     cols = inside[b, :, k]
     values = np.broadcast_to(weights[b, n, k][:, None], cols.shape)
     return rows.reshape(-1), cols.reshape(-1), values.reshape(-1)
-
-
-def _sided(own: np.ndarray, other: np.ndarray, operand: int) -> tuple[np.ndarray, np.ndarray]:
-    return (own, other) if operand == 0 else (other, own)
 
 
 def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:

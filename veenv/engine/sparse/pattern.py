@@ -251,11 +251,6 @@ def placed(values: Array, pattern: Pattern) -> Array:
     return whole.set(values, unique_indices=True, indices_are_sorted=True)
 
 
-def by_row(pattern: Pattern) -> Collection:
-    """How an array of a number for each entry is summed up row by row."""
-    return collection(np.arange(pattern.nse), pattern.rows, pattern.sizes[0], pattern.nse)
-
-
 def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
     """Which entries meet in the product post · pre: the numbers of post's, and of pre's."""
     counts = np.diff(pre.indptr)[post.cols]

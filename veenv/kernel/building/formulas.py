@@ -129,17 +129,6 @@ def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
     return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
 
 
-def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
-    """How many bits are one: neighbours are added, then pairs of them, and so on."""
-    bits = 8 * x.dtype.itemsize
-    y = lax.bitcast_convert_type(x, f"uint{bits}")
-    for width in (1, 2, 4, 8, 16, 32):
-        if width < bits:
-            mask = np.array((2**bits - 1) // (2**width + 1), y.dtype)
-            y = (y & mask) + (lax.shift_right_logical(y, np.array(width, y.dtype)) & mask)
-    return [lax.convert_element_type(y, x.dtype)]
-
-
 def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
     """What each place in a window reads of an array, which is padded: all in the result's shape."""
     ones, pads = (1,) * x.ndim, params["padding"]
@@ -230,8 +219,7 @@ _BODIES: Mapping[str, Callable[..., Any]] = {
                     "symmetric, or compute eigenvalues outside of the kernel"),
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
-    "population_count": _population_count, "svd": _svd, "top_k": _top_k,
-    "reduce_window": _window_reduction,
+    "svd": _svd, "top_k": _top_k, "reduce_window": _window_reduction,
     "reduce_window_max": functools.partial(_window_extreme, largest=True),
     "reduce_window_min": functools.partial(_window_extreme, largest=False),
     "reduce_window_sum": lambda p, x: [functools.reduce(lax.add, _taps(p, x, 0))],
