@@ -181,25 +181,20 @@ def _compose(plan: Plan, post: Edge, pre: Edge) -> Edge:
     out_size, in_size = s.linked_sizes[0], p.linked_sizes[1]
     want_out, size = out_size <= in_size, min(out_size, in_size)
 
-    def left(e: Edge) -> Edge:
+    def on_axis(e: Edge, own: LinearMap, other: LinearMap | None, target: Structure) -> Edge:
         x = _values_at_end(e)
         if x is not None:
-            x = _on_side(x, out_map, stored_on_out=link_on_out(s), want_out=want_out)
-            if not want_out:
-                n = x.ndim - len(in_map.out_shape)
-                x = in_map.along(x, range(n, x.ndim), transposed=True)
-        return _link_as_axis(e, x, plan.contraction.post, size)
+            stored_on_out = link_on_out(e.structure)
+            x = _on_side(x, own, stored_on_out=stored_on_out, want_out=want_out)
+            if other is not None:
+                n = x.ndim - len(other.in_shape if want_out else other.out_shape)
+                x = other.along(x, range(n, x.ndim), transposed=not want_out)
+        return _link_as_axis(e, x, target, size)
 
-    def right(e: Edge) -> Edge:
-        x = _values_at_end(e)
-        if x is not None:
-            x = _on_side(x, in_map, stored_on_out=link_on_out(p), want_out=want_out)
-            if want_out:
-                n = x.ndim - len(out_map.in_shape)
-                x = out_map.along(x, range(n, x.ndim))
-        return _link_as_axis(e, x, plan.contraction.pre, size)
-
-    inner = _contract(plan.contraction, moved(post, left), moved(pre, right))
+    kept = plan.contraction
+    left = moved(post, lambda e: on_axis(e, out_map, None if want_out else in_map, kept.post))
+    right = moved(pre, lambda e: on_axis(e, in_map, out_map if want_out else None, kept.pre))
+    inner = _contract(kept, left, right)
     if inner.values is None:
         return Edge(result, None, inner.dtype, inner.sign, link)
     x, mask = inner.values, inner.mask

@@ -18,13 +18,13 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge
 from veenv.engine.edge_product import multiply
-from veenv.engine.sparse import convert, entries
+from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sparse.pattern import Collection, Numbers, Pattern
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
-from veenv.engine.sparse.summands import Term, layout_of, term
+from veenv.engine.sparse.summands import Term, host_values, layout_of, term
 from veenv.engine.sums import evaluated
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
@@ -339,18 +339,70 @@ class SparseTensor:
 
     def to_scipy(self, format: str = "csr") -> Any:  # as SciPy calls it
         """The matrix as an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
-        return convert.to_scipy(self, format)
+        from scipy import sparse
+
+        if self.batch_shape:
+            raise ValueError(
+                f"SciPy has no batches of matrices, got one of shape {self.batch_shape}"
+            )
+        p, collect = self.layout
+        values = host_values(self.terms, collect, self.dtype)
+        if format == "csc":
+            order, starts = p.by_column
+            matrix = sparse.csc_array((values[order], p.rows[order], starts.copy()), shape=p.sizes)
+        elif format == "coo":
+            return sparse.coo_array((values, (p.rows, p.cols)), shape=p.sizes)
+        else:
+            matrix = sparse.csr_array((values, p.cols.copy(), p.indptr.copy()), shape=p.sizes)
+        matrix.has_canonical_format = True
+        return matrix.asformat(format)
 
     def to_bcoo(self) -> Any:
         """The tensor as a `jax.experimental.sparse.BCOO`, sorted, no duplicates, no padding.
 
         Entries at places that are computed inside of jit stand as they are, zeros among them.
         """
-        return self.each(convert.to_bcoo)
+        return self.each(_bcoo)
 
     def to_bcsr(self) -> Any:
         """The matrix as a `jax.experimental.sparse.BCSR`, sorted, no duplicates, no padding."""
-        return self.each(convert.to_bcsr)
+        from jax.experimental import sparse
+
+        def bcsr(j: SparseTensor) -> Any:
+            p = j.pattern
+            arrays = (j.values(), jnp.asarray(p.cols), jnp.asarray(p.indptr))
+            return sparse.BCSR(arrays, shape=p.sizes, indices_sorted=True, unique_indices=True)
+
+        return self.each(bcsr)
+
+
+def _bcoo(j: SparseTensor) -> Any:
+    """A tensor without batch as a BCOO; zeros at place zero for entries that have no place."""
+    from jax.experimental import sparse
+
+    shape, known = j.out_shape + j.in_shape, j._layout is not None
+    xp: Any = np if known else jnp
+    if known:
+        parts = [(j.pattern.rows, j.pattern.cols, j.values())]
+    else:
+        places = [(*t.traced_coordinates(), t.entries()) for t in j.terms]
+        parts = [(r, c, jnp.where(r >= 0, x.astype(j.dtype), 0)) for r, c, x in places]
+    data, indices = [], []
+    for rows, cols, values in parts:
+        columns = [
+            column
+            for flat, side in ((rows, j.out_shape), (cols, j.in_shape))
+            for column in (xp.unravel_index(xp.maximum(flat, 0), side) if side else ())
+        ]
+        none = np.zeros((len(values), 0))
+        indices.append(jnp.asarray(xp.stack(columns, axis=-1) if columns else none, jnp.int32))
+        data.append(values)
+    return sparse.BCOO(
+        (jnp.concatenate(data), jnp.concatenate(indices)),
+        shape=shape,
+        indices_sorted=known,
+        unique_indices=known,
+    )
 
 
 def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
