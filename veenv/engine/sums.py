@@ -5,7 +5,7 @@ the algebra counts it so.  Forming it at once would write and read a dense array
 Under the policy `AsCounted` a sum of selections waits: terms with entries in the same places merge,
 products with unit edges, which cost nothing, reach every term on its own, and only when the sum
 meets values, or at the end, is the dense array made, of all terms at once.  Structures and
-multiplications are those of the algebra.  Under `veenv.engine.sparse.policy.Sparse` terms stay
+multiplications are those of the algebra.  Under `veenv.engine.sparse.indexing.Sparse` terms stay
 apart: products distribute over them, and a banded Jacobian keeps one term for each band.
 """
 

@@ -20,9 +20,8 @@ from veenv.engine.edge import Edge
 from veenv.engine.edge_product import multiply
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sparse.indexing import Sparse, merged_terms
 from veenv.engine.sparse.pattern import Collection, Numbers, Pattern
-from veenv.engine.sparse.policy import Sparse
-from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
 from veenv.engine.sparse.summands import Term, host_values, layout_of, term
 from veenv.engine.sums import evaluated
