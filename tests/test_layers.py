@@ -81,8 +81,7 @@ DOOR = {
     "fusing": "KernelMode Traced as_kernel run_at_batch run_kernel trace_leaves trace_point",
     "scalar_program": "CannotFuseError ScalarProgram",
     "building": "linear",
-    "building.elementwise": "ELEMENTWISE",
-    "building.unrolling": "UNLIKE_XLA called_by",
+    "building.unrolling": "called_by",
     "cpu.size": "lanes_of",
 }
 """What the engine may know of kernels: a function traced at a point, its scalar program or a

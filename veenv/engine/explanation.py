@@ -33,7 +33,7 @@ from veenv.engine.price import (
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
-from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by
+from veenv.kernel.building.unrolling import called_by
 from veenv.kernel.fusing import Traced, trace_point
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.orders.resolve import resolve_order
@@ -225,6 +225,7 @@ class _Made:
     program: ScalarProgram | None = None
     error: CannotFuseError | None = None
     asked: bool = False  # whether it can be a kernel that is asked for
+    unlike: str = ""  # the primitive for which only a kernel that is asked for has a form
     unoffered: str = ""  # why it is not considered; empty where it is
 
     @classmethod
@@ -235,6 +236,7 @@ class _Made:
             made.program = traced.automatic(limit)
         except CannotFuseError as error:
             made.error = error
+            made.unlike = error.primitive if "is left to XLA" in error.reason else ""
         if made.error and pinned and "cannot be fused" not in made.error.reason:
             try:
                 made.asked = traced.program() is not None
@@ -373,8 +375,7 @@ _AROUND = "put veenv.fuse around what comes before it and after it"
 def _smaller(made: Sequence[_Made], lines: _Lines) -> Iterator[str]:
     """What makes a program of known primitives fit into a kernel."""
     reasons = " ".join(one.error.reason for one in made if one.error is not None)
-    every = (e.primitive.name for one in made for e in walk.every(one.traced.closed))
-    alike = sorted(UNLIKE_XLA.intersection(every))
+    alike = sorted({one.unlike for one in made if one.unlike})
     if any(one.asked for one in made):
         signs = ", whose vectors have signs of their own" if alike else ", which compiles longer"
         yield f'jacve(f, kernel="fused") makes a kernel all the same{signs}'

@@ -19,7 +19,6 @@ from veenv import _compat, limits
 from veenv.engine.repeated.mapped import opened
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
-from veenv.kernel.building.elementwise import ELEMENTWISE
 from veenv.rules import walk
 from veenv.rules.axes import AxisMapping, axis_mappings
 from veenv.rules.base import is_differentiable
@@ -54,9 +53,8 @@ def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
 
 def is_writable(equation: Any) -> bool:
     """Whether equations such as one can be written for one point."""
-    primitive = equation.primitive
-    known = facts(primitive.name)
-    if known.lengths is not None or primitive.name in ELEMENTWISE or known.form == "solve":
+    known = facts(equation.primitive.name)
+    if known.lengths is not None or known.form in ("entry", "same", "solve"):
         return True
     return (_has_bodies(equation) and not equation.effects) or _is_ruled(equation)
 
