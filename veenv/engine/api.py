@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypedDict, Unpack, overload
 
 from jax import Array
 
-from veenv.engine.jacobian import compiled, transformed
+from veenv.engine.jacobian import transformed
 from veenv.engine.request import Request
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.wrappers import anywhere
 from veenv.graph.program import plain_argnums
-from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KernelMode
 from veenv.linear.barrier import PinMode
 from veenv.orders.resolve import OrderLike, plain_order
@@ -197,44 +194,3 @@ def value_and_jacve(
     request = Request(plain_order(order), plain_argnums(argnums), parts, has_aux, blocks,
                       holomorphic, allow_int, kernel, pin)  # fmt: skip
     return transformed(request, fun)
-
-
-def jacobian_of_gradient(
-    gradient: Callable[..., Any],
-    order: OrderLike,
-    argnums: int | tuple[int, ...],
-    symmetric: Callable[[AsWritten], Callable[[Any, Any], bool]],
-    *,
-    has_aux: bool = False,
-    sparse: bool = False,
-    holomorphic: bool = False,
-    kernel: KernelMode = "auto",
-) -> Callable[..., Any]:
-    """`jacve` of a function that is the gradient of another, in a trace or one of JAX's modes.
-
-    Args:
-      gradient: the function, of the same arguments as the other one.
-      order: as for `jacve`.
-      argnums: by which arguments it is the gradient.
-      symmetric: from how functions of the user's are traced to whether the Jacobian is known to be
-        symmetric, of arguments and keyword arguments.
-      has_aux: whether the gradient comes as ``(gradient, aux)``.
-      sparse: return blocks as `SparseTensor`s.
-      holomorphic: it is the gradient of a holomorphic function.
-      kernel: as for `jacve`.
-
-    Examples:
-      >>> import jax.numpy as jnp
-      >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
-      >>> always = lambda _: lambda args, kwargs: True
-      >>> jacobian_of_gradient(cubes, "reverse", 0, always, sparse=True)(jnp.ones(2)).nse
-      2
-    """
-    parts, blocks = ("gradient", *("aux",) * has_aux), "sparse" if sparse else "scattered"
-    request = Request(plain_order(order), argnums, parts, has_aux, blocks, holomorphic,
-                      allow_int=False, kernel=kernel)  # fmt: skip
-
-    def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:
-        return compiled(replace(request, symmetric=symmetric(seen)), gradient)
-
-    return anywhere(make, gradient, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import jax
@@ -13,15 +14,16 @@ from jax import Array
 
 from veenv import _compat
 from veenv._support import extra
-from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
+from veenv.engine.jacobian import compiled
+from veenv.engine.request import Request
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.wrappers import equal_bodies_once
+from veenv.engine.wrappers import anywhere, equal_bodies_once
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import hiding_aux, is_symbolic, plain_argnums, trace
 from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KernelMode
-from veenv.orders.resolve import OrderLike
+from veenv.orders.resolve import OrderLike, plain_order
 from veenv.rules import walk
 from veenv.rules.table import facts
 
@@ -88,19 +90,19 @@ def hessian(
     """
     argnums = plain_argnums(argnums)
 
-    def symmetric(seen: AsWritten) -> Callable[[Any, Any], bool]:
-        return lambda args, kwargs: _is_symmetric(seen(fun), args, kwargs, argnums, has_aux)
+    gradient = _gradient(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
+    parts = "gradient", *("aux",) * has_aux
+    blocks = "sparse" if sparse_representation else "scattered"
+    request = Request(plain_order(order), argnums, parts, has_aux, blocks, holomorphic,
+                      kernel=kernel)  # fmt: skip
 
-    return jacobian_of_gradient(
-        _gradient(fun, argnums, has_aux=has_aux, holomorphic=holomorphic),
-        order,
-        argnums,
-        symmetric,
-        has_aux=has_aux,
-        sparse=sparse_representation,
-        holomorphic=holomorphic,
-        kernel=kernel,
-    )
+    def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:
+        def symmetric(args: Any, kwargs: Any) -> bool:
+            return _is_symmetric(seen(fun), args, kwargs, argnums, has_aux)
+
+        return compiled(replace(request, symmetric=symmetric), gradient)
+
+    return anywhere(make, gradient, request)
 
 
 def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
