@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.oracles import by_numpy
-from veenv.engine import api, jacobian
+from veenv.engine import jacobian, second
 
 
 @pytest.fixture(autouse=True)
@@ -24,4 +24,4 @@ def _xla(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         return compiled(replace(request, kernel=kernel), fun)
 
     monkeypatch.setattr(jacobian, "compiled", by_xla)
-    monkeypatch.setattr(api, "compiled", by_xla)
+    monkeypatch.setattr(second, "compiled", by_xla)
