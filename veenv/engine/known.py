@@ -44,14 +44,10 @@ class Known:
 
     def __init__(self, program: Program, others: Known | None = None, of: Sequence[Any] = ()):
         self._program, self._others, self._of = program, others, of
-        self.makers: dict[Any, tuple[Equation, int]] = {}
+        self._makers = {
+            v: (e, k) for e in program.equations for k, v in enumerate(e.outputs) if v is not None
+        }
         self._found: dict[Any, np.ndarray | None] = {}
-        for e in program.equations:
-            self.add(e)
-
-    def add(self, e: Equation) -> None:
-        """Takes an equation in that the program does not have yet."""
-        self.makers.update((v, (e, k)) for k, v in enumerate(e.outputs) if v is not None)
 
     def __call__(self, atom: Any) -> np.ndarray | None:
         """The value of a variable or `Literal`; None if it is not known."""
@@ -69,9 +65,9 @@ class Known:
         if number < len(self._of):
             assert self._others is not None
             return self._others(self._of[number])
-        if variable not in self.makers:
+        if variable not in self._makers:
             return held(program.constants[number])
-        equation, k = self.makers[variable]
+        equation, k = self._makers[variable]
         if any(_compat.bodies(equation.params)) or equation.primitive.name == "dim_as_value":
             return None
         if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):

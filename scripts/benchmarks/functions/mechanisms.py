@@ -94,11 +94,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (_ENGINE + "repeated/mapped.py:_at_once,_num_loops",), (), ("writings",),
         {"veenv.engine.repeated.mapped:_at_once": lambda e: None},
     ),
-    "rows by their own numbers": Mechanism(
-        (_ENGINE + "repeated/mapped.py:_by_rows", "veenv/rules/indexmap.py:by_rows,own_row"), (),
-        ("sparse", "writings"),
-        {"veenv.engine.repeated.mapped:_by_rows": lambda e, known: None},
-    ),
     "entries at all places": Mechanism(
         (), (), ("sparse", "writings"),
         {"veenv.engine.sparse.indexing:index_arrays": lambda lin, parallel, around: (

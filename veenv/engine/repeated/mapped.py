@@ -1,8 +1,6 @@
 """Programs in which what is the same at each index of an axis is written as `jax.vmap` has it.
 
-Loops that carry nothing do all turns at once.  Gathers and scatters of rows by their own numbers
-(`x[jnp.arange(n), at]`, the rule of `jnp.linalg.det`) have a batch axis instead of these numbers.
-`veenv.engine.repeated.parts` finds the axes.
+Loops that carry nothing do all turns at once.  `veenv.engine.repeated.parts` finds the axes.
 """
 
 from __future__ import annotations
@@ -12,18 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.program import Program, trace
 from veenv.rules import walk
 from veenv.rules.base import is_key
-from veenv.rules.indexmap import by_rows, windows_of
-from veenv.rules.table import facts
 
 Atom = Var | Literal
 
@@ -45,7 +39,6 @@ class Rewriting:
 
     def __init__(self, program: Program):
         self._program = program
-        self._known = Known(replace(program, equations=()))
         self._avals = list(program.avals)
         self._equations: list[Equation] = []
         self._alias: dict[Var, Atom] = {}
@@ -64,7 +57,6 @@ class Rewriting:
         found = self.rewrite(e)
         if found is None:
             self._equations.append(e)
-            self._known.add(e)
             return
         self._alias.update((v, a) for v, a in zip(e.outputs, found, strict=True) if v is not None)
 
@@ -97,10 +89,10 @@ class Rewriting:
 
 
 class _Opened(Rewriting):
-    """Loops that carry nothing are all their turns; rows by their own numbers are batches."""
+    """Loops that carry nothing are all their turns at once."""
 
     def rewrite(self, e: Equation) -> Sequence[Atom] | None:
-        found = _at_once(e) or _by_rows(e, self._known)
+        found = _at_once(e)
         return found and self.inline(*found, e.source)
 
 
@@ -118,37 +110,6 @@ def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
     found = trace(every, given, argnums=tuple(range(len(given))))
     more = _num_loops(found.equations) > _num_loops(closed)  # of callbacks, one turn at a time
     return None if more else (found, e.inputs)
-
-
-def _by_rows(e: Equation, known: Known) -> tuple[Program, tuple[Atom, ...]] | None:
-    """A gather or scatter without a number of its indices that is their own place, and its inputs.
-
-    Indices may be joined of some that are known and others that are not.
-    """
-    if facts(e.primitive.name).form not in ("take", "put") or "dimension_numbers" not in e.params:
-        return None
-    x, index, *updates = e.inputs
-    parts, avals, last = (index,), (e.in_avals[1],), len(e.in_avals[1].shape) - 1
-    maker = known.makers[index][0] if index in known.makers else None
-    joins = facts(maker.primitive.name).joins if maker else None
-    if maker and joins and maker.params[joins] == last:
-        parts, avals = maker.inputs, maker.in_avals
-    values = [known(part) for part in parts]
-    every = [np.full(a.shape, -1) if v is None else v for v, a in zip(values, avals, strict=True)]
-    found = windows_of(e).own_row(e.in_avals[0].shape, np.concatenate(every, last))
-    if found is None:
-        return None
-    number, params = found[0], by_rows(e.params, *found)
-
-    def run(x: Any, parts: Sequence[Any], updates: Sequence[Any]) -> Any:
-        columns = [part[..., k : k + 1] for part in parts for k in range(part.shape[-1])]
-        rest = [*columns[:number], *columns[number + 1 :]]
-        index = jnp.concatenate(rest, -1) if rest else columns[0][..., :0]
-        return _compat.bind(e.primitive, params, [x, index, *updates])
-
-    first, _, *others = map(_compat.abstract, e.in_avals)
-    program = trace(run, (first, [*map(_compat.abstract, avals)], others), argnums=(0, 1, 2))
-    return program, (x, *parts, *updates)
 
 
 def _num_loops(of: Any) -> int:
