@@ -47,12 +47,12 @@ HEAD = """\
 CATALOGUE_BEGINNING = """\
 # All tasks
 
-Look up the sizes, best orders, observations and graph of a built-in [task](tasks.md). `veenv.make(name)`
-makes its environment, `veenv.tasks.get(name)` has its function and point, and `veenv.best_order(name)` is its
-best known order.
+Look up the sizes, best orders, observations and graph of a built-in [task](tasks.md).
+`veenv.make(name)` makes its environment, `veenv.tasks.get(name)` has its function and point, and
+`veenv.best_order(name)` is its best known order.
 
-In the pictures inputs are blue, vertices to eliminate orange, and outputs that are not vertices to eliminate green.
-Depth grows to the right. *Multiplications* is the literature's count, and *executed* the multiplications that
+In the pictures inputs are blue, vertices to eliminate orange, and other outputs green. Depth grows
+to the right. *Multiplications* is the literature's count, and *executed* the multiplications that
 the engine runs ([counts](orders.md#three-counts)). The last four rows are the [kinds of
 observation](environment.md#observation) with dtypes and shapes. The graphs are those of jax 0.10.
 `python scripts/docs/pages.py --trace` writes this page.
