@@ -172,7 +172,7 @@ MISUSES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
                         robertson(other_state)),
     "several states": (ValueError, r"one episode, got those of \(4,\); use jax.vmap",
                        robertson(batched)),
-    "another's params": (ValueError, "another Spec: .*; encode a graph with this",
+    "another's params": (ValueError, "another Spec: .*; encode the graph with env.encode",
                          robertson(other_params)),
     "a mask": (TypeError, "takes a mask .*, got State: pass state.action_mask",
                robertson(lambda e, s: random_action(jax.random.key(0), s))),

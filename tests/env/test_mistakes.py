@@ -69,7 +69,7 @@ OWN_SPEC = "params are of another Spec: "
 WRONG = {
     ValueError: [
         (lambda: env().reset(None, make("PropaneCombustion").default_params),
-         OWN_SPEC + ".* encode a graph with this environment"),
+         OWN_SPEC + ".* encode the graph with env.encode"),
         (lambda: env().step(None, env().init(), 0, make("RobotArm_6DOF").default_params),
          OWN_SPEC + r".*vertex_ids .*\(108,\).*\(6,\)"),
         (lambda: jax.jit(env().reset)(None, own(lambda x: x * jnp.sin(x), jnp.ones(3))
@@ -77,7 +77,7 @@ WRONG = {
         (lambda: env().reset(None, own(lambda x, y: jnp.sin(x) * y, 1.0, 1.0, argnums=(0, 1))
                              .default_params), OWN_SPEC),
         (lambda: env().reset(None, tasks("Robertson", "Robertson").params), "pick_params"),
-        (lambda: tasks().env.reset(None, tasks().params), "pick those of one task"),
+        (lambda: tasks().env.reset(None, tasks().params), "pick one task's from stacked params"),
         (lambda: env().step(None, env().init(), jnp.array([3])), r"one slot .* got \(1,\)"),
         (lambda: jax.eval_shape(lambda a: env().step(None, env().init(), a), jnp.zeros(3, int)),
          r"use jax\.vmap for several"),

@@ -1,4 +1,4 @@
-"""What callers hand to the environment: actions of any integer type, params of the right sizes."""
+"""Checks of the environment's arguments: actions of any integer type, states and params."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from veenv.env.encode import EnvParams
 from veenv.env.state import State
 
 
-def chosen_params(params: EnvParams | None, own: EnvParams) -> EnvParams:
-    """The params to play with.
+def chosen_params(params: EnvParams | None, default: EnvParams) -> EnvParams:
+    """Returns the params to play with: the caller's, or the default.
 
     Args:
       params: the caller's; None for the environment's own.
-      own: the environment's own; shaped rewards and their scale may differ, and be there alone.
+      default: the environment's; shaped rewards and their scale may differ, and be there alone.
 
     Raises:
       ValueError: if they were encoded for another `Spec`, saying what differs, or lack what the
         environment's rewards are made with.
     """
-    if params is None or params is own:
-        return own
+    if params is None or params is default:
+        return default
     for option, name in (("shaping", "reference"), ("normalise", "scale")):
-        if getattr(params, name) is None and getattr(own, name) is not None:
+        if getattr(params, name) is None and getattr(default, name) is not None:
             raise ValueError(
-                f"these params have no {name}, which the environment's rewards need: encode a "
-                f"graph with its encode, or make the environment without {option}"
+                f"these params have no {name}, which the environment's rewards need: encode the "
+                f"graph with env.encode, or make the environment without {option}"
             )
-    found, expected = (_shapes(replace(p, reference=None, scale=None)) for p in (params, own))
+    actual, expected = (_shapes(replace(p, reference=None, scale=None)) for p in (params, default))
     if params.reference is not None:
-        found["reference"], expected["reference"] = params.reference.shape, own.vertex_ids.shape
-    for name in (*expected, *(found.keys() - expected.keys())):
-        if found.get(name) != expected.get(name):
+        actual["reference"], expected["reference"] = (
+            params.reference.shape,
+            default.vertex_ids.shape,
+        )
+    for name in (*expected, *(actual.keys() - expected.keys())):
+        if actual.get(name) != expected.get(name):
             raise ValueError(
-                f"these params are of another Spec: {name} has shape {found.get(name)}, expected "
-                f"{expected.get(name)}; encode a graph with this environment's encode, and of "
-                "stacked params pick those of one task (veenv.env.task_set.pick_params)"
+                f"these params are of another Spec: {name} has shape {actual.get(name)}, expected "
+                f"{expected.get(name)}; encode the graph with env.encode, and pick one task's from "
+                "stacked params (veenv.env.task_set.pick_params)"
             )
     return params
 
 
 def check_state(state: State, params: EnvParams) -> None:
-    """Checks that a state is of one episode that is played with such params.
+    """Checks that a state is of one episode and of the same sizes as the params.
 
     Raises:
       TypeError: it is no `State`, but an observation for example.
@@ -66,25 +69,25 @@ def check_state(state: State, params: EnvParams) -> None:
             "episode k with jax.tree.map(lambda x: x[k], states)"
         )
     slots = params.vertex_ids
-    found = _shapes((state.core, state.action_mask))
+    actual = _shapes((state.core, state.action_mask))
     expected = _shapes((params.initial, slots))
-    for name in (*expected, *(found.keys() - expected.keys())):
-        if found.get(name) != expected.get(name):
+    for name in (*expected, *(actual.keys() - expected.keys())):
+        if actual.get(name) != expected.get(name):
             raise ValueError(
                 "this state is of another environment: it has "
                 f"{len(state.action_mask)} actions, expected {len(slots)} ({name} has shape "
-                f"{found.get(name)}, expected {expected.get(name)})"
+                f"{actual.get(name)}, expected {expected.get(name)})"
             )
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    """The shape of every array, by its name."""
+    """Returns the shape of every array, by its name."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path).lstrip("."): jnp.shape(leaf) for path, leaf in leaves}
 
 
 def to_slot(action: Any, num_actions: int) -> Int[Array, ""]:
-    """An action as an int32 slot; -1 for an integer that is none, however large.
+    """Returns an action as an int32 slot; -1 for an integer that is none, however large.
 
     What is not on the device is compared on the host: handed to JAX first, an integer of 64
     bits would lose half of them unless 64-bit types are enabled. (A caller's own `jax.jit` or

@@ -1,4 +1,4 @@
-"""Sets of small integers as bits of 32-bit words, and looking up their members."""
+"""Sets of small integers as bits of 32-bit words: packing, counting and looking up members."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ FIELD, GROUPS = 15, 16
 
 
 def _positions(rank: int) -> UInt[Array, "... 32"]:
-    """0 to 31 along the last of `rank` axes."""
+    """Returns 0 to 31 along the last of `rank` axes."""
     return jnp.arange(WORD, dtype=jnp.uint32).reshape((1,) * (rank - 1) + (WORD,))
 
 
 def num_words(n: int) -> int:
-    """Words needed for n bits."""
+    """Returns the number of words that n bits need."""
     return -(-n // WORD)
 
 
 def pack_flags(flags: Bool[Array, "*batch n"]) -> UInt[Array, "*batch W"]:
-    """Flags as words: flag k is bit k % 32 of word k // 32."""
+    """Packs flags into words: flag k is bit k % 32 of word k // 32."""
     words = num_words(flags.shape[-1])
     pad = [(0, 0)] * (flags.ndim - 1) + [(0, words * WORD - flags.shape[-1])]
     bits = jnp.pad(flags, pad).reshape(*flags.shape[:-1], words, WORD).astype(jnp.uint32)
@@ -37,18 +37,18 @@ def pack_flags(flags: Bool[Array, "*batch n"]) -> UInt[Array, "*batch W"]:
 
 
 def count_bits(words: UInt[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    """Number of members."""
+    """Returns the number of members."""
     return lax.population_count(words).astype(jnp.int32).sum(-1, dtype=jnp.int32)
 
 
 def count_columns(sets: UInt[Array, "W S"]) -> Int[Array, " S"]:
-    """Number of members of each set, one a column of words: whole rows are added at once."""
+    """Counts the members of each set (a column of words) by adding whole rows."""
     counts = lax.population_count(sets).astype(jnp.int32)
     return _added([counts[w] for w in range(len(counts))])
 
 
 def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
-    """The member of a given rank: 0 for the smallest, 1 for the next.
+    """Returns the member of a given rank: 0 for the smallest, 1 for the next.
 
     Args:
       words: the set.
@@ -76,13 +76,13 @@ def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Ar
 
 
 def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:
-    """The first n bits as int32 zeros and ones."""
+    """Returns the first n bits as int32 zeros and ones."""
     bits = (words[..., None] >> _positions(words.ndim + 1)) & 1
     return bits.reshape(*words.shape[:-1], -1)[..., :n].astype(jnp.int32)
 
 
 def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
-    """For each k < n, how many of the R sets (one a column of words) have k as a member.
+    """Counts for each k < n how many of the R sets (columns of words) have k as a member.
 
     Counts grow in fields of a word, all members of a set side by side: up to fifteen sets are
     added in fields of four bits, up to sixteen such sums in bytes, and these as integers. That is
@@ -106,7 +106,7 @@ def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
 
 
 def upper_product(x: UInt[Array, "*shape"], y: UInt[Array, "*shape"]) -> UInt[Array, "*shape"]:
-    """The upper 32 bits of the products of words.
+    """Returns the upper 32 bits of the products of words.
 
     Examples:
       >>> int(upper_product(jnp.uint32(2**31), jnp.uint32(6)))
@@ -118,15 +118,15 @@ def upper_product(x: UInt[Array, "*shape"], y: UInt[Array, "*shape"]) -> UInt[Ar
 
 
 def _steps(step: int, shape: tuple[int, ...]) -> Array:
-    """0, step, 2 · step, … along the only axis of a shape."""
+    """Returns 0, step, 2 · step, … along the only axis of a shape."""
     return (step * jnp.arange(max(shape), dtype=jnp.uint32)).reshape(shape)
 
 
 def _widened(words: Array, size: int) -> Array:
-    """The words with columns of zeros behind them."""
+    """Appends columns of zeros to the words."""
     return jnp.pad(words, ((0, 0), (0, size - words.shape[1])))
 
 
 def _added(parts: Sequence[Array]) -> Array:
-    """A sum that is written out, for what a reduction would do element by element."""
+    """Adds terms in a written-out sum, where a reduction would go element by element."""
     return functools.reduce(operator.add, parts)

@@ -1,4 +1,4 @@
-"""What a batch does together: a loop over chunks, and one call instead of many."""
+"""Loops and calls that a batch shares: one loop over chunks, one call instead of many."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def as_one_batch(
 def _in_groups(
     run: Callable[..., tuple[Any, ...]], num_devices: int, axes: Array, *batch: Array
 ) -> tuple[Any, ...]:
-    """`run` on a group for each device, if so many have equal shares."""
+    """Runs `run` on one group of the batch per device, where equal groups exist."""
     size = len(batch[0])
     groups = gcd(size, num_devices)
     if groups == 1:
@@ -116,7 +116,7 @@ def _in_groups(
     def split(x: Array) -> Array:
         return x.reshape(groups, size // groups, *x.shape[1:])
 
-    own = axes.ndim == 3
-    over = (0 if own else None, *[0] * len(batch))
-    grouped = jax.vmap(run, over)(split(axes) if own else axes, *map(split, batch))
+    axes_per_member = axes.ndim == 3
+    over = (0 if axes_per_member else None, *[0] * len(batch))
+    grouped = jax.vmap(run, over)(split(axes) if axes_per_member else axes, *map(split, batch))
     return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), grouped)

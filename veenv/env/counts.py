@@ -46,7 +46,7 @@ class WideCount:
 
     @classmethod
     def of(cls, value: Count | int) -> WideCount:
-        """The same numbers, wide."""
+        """Converts counts to wide ones."""
         if isinstance(value, WideCount):
             return value
         value = jnp.asarray(value, jnp.int32)
@@ -54,18 +54,18 @@ class WideCount:
 
     @classmethod
     def of_ints(cls, values: Int[np.ndarray, " n"]) -> WideCount:
-        """Numbers of the host, int64."""
+        """Converts int64 numbers of the host to wide counts."""
         words = values.astype(np.int64).view(np.uint64)
         high, low = words >> np.uint64(32), words & np.uint64(2**32 - 1)
         return cls(jnp.asarray(high.astype(np.uint32)), jnp.asarray(low.astype(np.uint32)))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of each word."""
+        """Shape of the array of counts."""
         return self.low.shape
 
     def __add__(self, other: Count | int) -> WideCount:
-        """The sum."""
+        """Returns the sum."""
         other = WideCount.of(other)
         low = self.low + other.low
         return WideCount(self.high + other.high + (low < other.low).astype(jnp.uint32), low)
@@ -73,52 +73,52 @@ class WideCount:
     __radd__ = __add__
 
     def __neg__(self) -> WideCount:
-        """Minus the number."""
+        """Returns minus the number."""
         return WideCount(~self.high + (self.low == 0).astype(jnp.uint32), -self.low)
 
     def __sub__(self, other: Count | int) -> WideCount:
-        """The difference."""
+        """Returns the difference."""
         return self + -WideCount.of(other)
 
     def __mul__(self, factor: Int[Array, "*shape"] | int) -> WideCount:
-        """The product with int32 that are not negative."""
+        """Returns the product with non-negative int32."""
         word = jnp.asarray(factor, jnp.int32).astype(jnp.uint32)
         return WideCount(self.high * word + upper_product(self.low, word), self.low * word)
 
     __rmul__ = __mul__
 
     def __lt__(self, other: WideCount) -> Bool[Array, "*shape"]:
-        """Where the number is less."""
+        """Compares number by number: True where the left one is less."""
         return ((self - other).high >> 31).astype(bool)
 
     def __getitem__(self, index: Any) -> WideCount:
-        """Some of the numbers."""
+        """Returns the numbers at an index."""
         return WideCount(self.high[index], self.low[index])
 
     def reshape(self, *shape: int) -> WideCount:
-        """The numbers in another shape."""
+        """Returns the numbers in another shape."""
         return WideCount(self.high.reshape(*shape), self.low.reshape(*shape))
 
     def argmin(self, axis: int) -> Int[Array, "*shape"]:
-        """Where the least number stands that is not negative."""
+        """Returns the index of the least non-negative number along an axis."""
         tops = self.high == self.high.min(axis, keepdims=True)
         return jnp.where(tops, self.low, jnp.uint32(2**32 - 1)).argmin(axis)
 
     def sum(self) -> WideCount:
-        """The sum of at most `MOST_ADDENDS` numbers along one axis."""
+        """Returns the sum of at most `MOST_ADDENDS` numbers along one axis."""
         return _joined(self._pieces().sum(0, dtype=jnp.uint32))
 
     def added_at(self, index: Int[Array, " n"], amounts: WideCount) -> WideCount:
-        """With at most `MOST_ADDENDS` amounts added at places of the one axis."""
+        """Returns the counts with at most `MOST_ADDENDS` amounts added at indices of the axis."""
         sums = jnp.zeros((*self.shape, 3), jnp.uint32).at[index].add(amounts._pieces())
         return self + _joined(sums)
 
     def _pieces(self) -> UInt[Array, "*shape 3"]:
-        """The lower word's halves and the upper word, which can be summed without a carry."""
+        """Splits numbers into the lower word's halves and the upper word: sums need no carry."""
         return jnp.stack([self.low & 0xFFFF, self.low >> 16, self.high], -1)
 
     def astype(self, dtype: Any) -> Float[Array, "*shape"]:
-        """The nearest floats, as a conversion of integers gives them.
+        """Returns the nearest floats, as a conversion of integers gives them.
 
         Raises:
           TypeError: for another type than float32.
@@ -135,11 +135,11 @@ class WideCount:
         return jnp.where(negative, -size, size)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The numbers as int64."""
+        """Returns the numbers as int64."""
         del copy
         words = np.asarray(self.high).astype(np.uint64) << np.uint64(32) | np.asarray(self.low)
-        found = np.asarray(words, np.uint64).view(np.int64)
-        return found if dtype is None else found.astype(dtype)
+        numbers = np.asarray(words, np.uint64).view(np.int64)
+        return numbers if dtype is None else numbers.astype(dtype)
 
     def __jax_array__(self) -> Array:
         """Refuses to become an array of JAX, which would keep the lower word only.
@@ -153,15 +153,15 @@ class WideCount:
         )
 
     def __int__(self) -> int:
-        """The one number."""
+        """Returns the one number."""
         return int(np.asarray(self))
 
     def item(self) -> int:
-        """The one number."""
+        """Returns the one number."""
         return int(self)
 
     def tolist(self) -> Any:
-        """The numbers as Python integers."""
+        """Returns the numbers as Python integers."""
         return np.asarray(self).tolist()
 
 
@@ -170,17 +170,17 @@ Count: TypeAlias = Int[Array, "*shape"] | WideCount
 
 
 def select(which: Bool[Array, "*shape"], a: Count, b: Count) -> Any:
-    """`a` where `which`, else `b`: as `jnp.where` for counts of one kind."""
+    """Returns `a` where `which`, else `b`: `jnp.where` for counts of one kind."""
     return jax.tree.map(lambda x, y: jnp.where(which, x, y), a, b)
 
 
 def less(a: Any, b: Any) -> Bool[Array, "*shape"]:
-    """Where counts are less than others of their kind."""
+    """Compares counts of one kind: True where `a` is less than `b`."""
     return a < b
 
 
 def largest_like(count: Count) -> Count:
-    """The largest counts of a kind and shape."""
+    """Returns the largest counts of the same kind and shape."""
     if isinstance(count, WideCount):
         most = np.iinfo(np.uint32).max
         return WideCount(jnp.full_like(count.high, most >> 1), jnp.full_like(count.low, most))
@@ -188,14 +188,14 @@ def largest_like(count: Count) -> Count:
 
 
 def added_at(total: Count, index: Int[Array, " n"], amounts: Any) -> Count:
-    """With the amounts added at places of the one axis, however many at one place."""
+    """Returns counts with amounts added at indices of the one axis, which may repeat."""
     if isinstance(total, WideCount):
         return total.added_at(index, amounts)
     return total.at[index].add(amounts)
 
 
 def _joined(pieces: UInt[Array, "*shape 3"]) -> WideCount:
-    """The numbers of sums of pieces."""
+    """Carries sums of pieces over into wide counts."""
     first, second, high = pieces[..., 0], pieces[..., 1], pieces[..., 2]
     second += first >> 16
     return WideCount(high + (second >> 16), second << 16 | first & 0xFFFF)

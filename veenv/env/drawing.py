@@ -113,7 +113,7 @@ def animate(
 def _read(
     what: Drawable, of: Graph | VertexEnv | None, cost: CostModel = "multiplications"
 ) -> tuple[Graph, tuple[PlayedElimination, ...], int, tuple[int, ...]]:
-    """The graph, the eliminations, how many are done, and the order (none for a graph)."""
+    """Returns graph, eliminations, number of them done, and order (empty for a graph)."""
     if isinstance(what, Graph) or (isinstance(what, str) and of is None):
         return task_graph(what), (), 0, ()
     if isinstance(what, State):
@@ -147,7 +147,7 @@ def _painted(
     done: int,
     ids: Sequence[int],
 ) -> Figure:
-    """The picture after so many eliminations."""
+    """Draws the graph after the first `done` eliminations."""
     title = f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges"
     if done:
         paid = sum(step.cost for step in steps[:done])

@@ -76,7 +76,7 @@ class EnvParams:
 
 @dataclass(frozen=True)
 class Spec:
-    """What the compiled program depends on: padded sizes and the kind of edges.
+    """Static sizes of the compiled program: padded counts of nodes, and the kind of edges.
 
     Attributes:
       num_inputs: I.
@@ -120,16 +120,16 @@ class Spec:
         return self.num_actions + self.num_outputs
 
     def counted(self, number: Int[Array, "*shape"]) -> Count:
-        """Numbers as counts of the kind that the environment keeps."""
+        """Converts numbers to counts of the kind that the environment keeps."""
         return WideCount.of(number) if self.wide else number
 
     def counts(self, numbers: Int[np.ndarray, " n"]) -> Count:
-        """Numbers of the host, int64, as such counts."""
+        """Converts int64 numbers of the host to counts of the kind that the environment keeps."""
         return WideCount.of_ints(numbers) if self.wide else jnp.asarray(numbers, jnp.int32)
 
     @classmethod
     def of(cls, graph: Graph, cost: CostModel) -> Spec:
-        """The smallest spec of a graph.
+        """Returns the smallest spec of a graph.
 
         Raises:
           ValueError: if a variable has more than four axes of size other than one, or an order
@@ -151,7 +151,7 @@ class Spec:
 
     @classmethod
     def common(cls, specs: Sequence[Spec]) -> Spec:
-        """The smallest spec that fits all of `specs`.
+        """Returns the smallest spec that fits all of `specs`.
 
         Raises:
           ValueError: if there are none, or additions cost in some of them only.
@@ -171,7 +171,7 @@ class Spec:
         num_actions: int | None = None,
         num_outputs: int | None = None,
     ) -> Spec:
-        """This spec with larger sizes; what is None stays."""
+        """Returns this spec with larger sizes; sizes that are None stay."""
         return replace(
             self,
             num_inputs=self.num_inputs if num_inputs is None else num_inputs,
@@ -217,7 +217,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class NodeLayout:
-    """Where a graph's nodes lie in the padded arrays.
+    """Positions of a graph's nodes in the padded arrays.
 
     Attributes:
       row: row of every input and eliminable node.
@@ -229,7 +229,7 @@ class NodeLayout:
 
     @classmethod
     def of(cls, graph: Graph, spec: Spec) -> NodeLayout:
-        """The layout of a graph in arrays of the sizes of `spec`."""
+        """Returns the layout of a graph in arrays of the sizes of `spec`."""
         slots = {graph.node(v): a for a, v in enumerate(graph.eliminable)}
         row = {n: n for n in range(graph.num_inputs)}
         row |= {n: spec.num_inputs + a for n, a in slots.items()}
@@ -253,7 +253,7 @@ def _rank(graph: Graph) -> int:
 
 
 def terminal_outputs(graph: Graph) -> tuple[int, ...]:
-    """Output nodes that are no moves: neither inputs nor used further on; ascending."""
+    """Returns output nodes that are no actions (no inputs, not used further on), ascending."""
     moves = {graph.node(v) for v in graph.eliminable}
     return tuple(sorted(n for n in graph.output_nodes - moves if n >= graph.num_inputs))
 
@@ -261,7 +261,7 @@ def terminal_outputs(graph: Graph) -> tuple[int, ...]:
 def encode_common(
     graph: Graph, cost: CostModel, spec: Spec, initial: Any, axes: np.ndarray | None = None
 ) -> EnvParams:
-    """The parts of the params that every kernel shares, around the kernel's own arrays."""
+    """Builds the params of a graph around the arrays `initial` of the scalar or array rules."""
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
     ids = np.full(slots, -1, np.int32)
@@ -284,5 +284,5 @@ def encode_common(
 
 
 def _above(total: int) -> np.float32:
-    """More than `total`, by 0.1 % at least: summed rewards in float32 are exact to far less."""
+    """Returns a float32 at least 0.1 % above `total`, more than rounding of summed rewards."""
     return np.float32(total + total // 512 + 1)

@@ -110,7 +110,7 @@ class VertexEnv:
         self.default_params = self.encode(graph)
 
     def on_devices(self, num_devices: int) -> VertexEnv:
-        """This environment for batches that so many devices share; it plays the same."""
+        """Returns this environment for batches that so many devices share; it plays the same."""
         other = copy.copy(self)
         if isinstance(self._rules, ArrayRules):
             other._rules = replace(self._rules, num_devices=num_devices)
@@ -139,7 +139,7 @@ class VertexEnv:
         return self._observer.space(self.default_params)
 
     def encode(self, graph: Graph) -> EnvParams:
-        """The params of another graph for this environment's program.
+        """Returns the params of another graph for this environment's program.
 
         Raises:
           ValueError: if the graph does not fit the sizes, or the ids of `shaping` are no order of
@@ -157,7 +157,7 @@ class VertexEnv:
         return params
 
     def init(self, params: EnvParams | None = None) -> State:
-        """The state before the first elimination."""
+        """Returns the state before the first elimination."""
         params = chosen_params(params, self.default_params)
         mask = legal_slots(params, params.vertex_ids >= 0)
         order = jnp.full(mask.shape, -1, jnp.int32)
@@ -167,7 +167,7 @@ class VertexEnv:
     def transition(
         self, state: State, action: ArrayLike, params: EnvParams | None = None
     ) -> tuple[State, Float[Array, ""], dict[str, Any]]:
-        """`step` without its observation, for rollouts that look at the state only.
+        """Steps without computing the observation, for rollouts that read the state only.
 
         Returns:
           The next state, the reward and the info, as `step` gives them.
@@ -195,19 +195,19 @@ class VertexEnv:
         return after, reward, {"cost": cost, "total": owned(total), "illegal": illegal}
 
     def observe(self, state: State, params: EnvParams | None = None) -> Any:
-        """The observation of a state, of the kind that was asked for."""
+        """Returns the observation of a state, of the environment's kind."""
         params = chosen_params(params, self.default_params)
         check_state(state, params)
         return self._observer(state.core, state.action_mask, params)
 
     def costs(self, state: State, params: EnvParams | None = None) -> Count:
-        """What eliminating each slot's vertex costs now: counts [A], 0 where none is left."""
+        """Returns each slot's cost of eliminating its vertex now: counts [A], 0 where none is."""
         params = chosen_params(params, self.default_params)
         check_state(state, params)
         return self._rules.degrees(state.core, params)[2]
 
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> VertexEnv:
-        """The same environment with another kind of observations.
+        """Returns the same environment with another kind of observations.
 
         Args:
           observation: the kind.
@@ -217,15 +217,15 @@ class VertexEnv:
           ValueError: as for the environment itself.
         """
         other = copy.copy(self)
-        own = Spec.of(self.graph, self.cost) == self.spec
+        default_spec = Spec.of(self.graph, self.cost) == self.spec
         other.observation = observation
         other._observer = Observer.of(
-            observation, self._rules, self.graph if own else None, max_edges
+            observation, self._rules, self.graph if default_spec else None, max_edges
         )
         return other
 
     def decode(self, obs: PackedObservation, params: EnvParams | None = None) -> Observation:
-        """The matrix and the features of a packed observation (batch with `jax.vmap`)."""
+        """Unpacks matrix and features of a packed observation (batch with `jax.vmap`)."""
         return self._observer.decode(obs, chosen_params(params, self.default_params))
 
     def reset(
@@ -278,11 +278,11 @@ class VertexEnv:
         return obs, state, reward, terminated, truncated, info
 
     def action_mask(self, state: State) -> Bool[Array, " A"]:
-        """Legal slots of a state: True where the vertex can be eliminated."""
+        """Returns the legal slots of a state: True where the vertex can be eliminated."""
         return state.action_mask
 
     def order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...]:
-        """Vertex ids eliminated so far, on the host; not for use under a transformation.
+        """Returns the vertex ids eliminated so far; on the host, not under a transformation.
 
         Raises:
           TypeError, ValueError: as `step`, of the state.
@@ -293,7 +293,7 @@ class VertexEnv:
         return tuple(int(v) for v in np.asarray(params.vertex_ids)[slots])
 
     def final_order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...] | None:
-        """The order of a finished episode, None if it is not finished or ended illegally.
+        """Returns the order of a finished episode; None if it goes on or ended illegally.
 
         Raises:
           TypeError, ValueError: as `step`, of the state.

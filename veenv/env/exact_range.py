@@ -1,4 +1,4 @@
-"""What an order of a graph can cost, and whether it can be counted exactly."""
+"""Bounds the cost of any order of a graph, and checks that int64 counts it exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INT32_MAX = 2**31 - 1
 
 @lru_cache(maxsize=8)
 def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
-    """An upper bound on the cost of any order, which must fit int64.
+    """Returns an upper bound on the cost of any order, and checks that it fits int64.
 
     Whatever the order, the in-neighbours of v when it is eliminated are among its ancestors and
     the out-neighbours among its descendants, and the product of two edges u → v → w takes at most
@@ -65,16 +65,16 @@ def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
 def _reachable_sizes(
     edges: Sequence[tuple[int, int]], size: Sequence[int], counted: set[int]
 ) -> list[int]:
-    """For each node the summed sizes of counted nodes from which it is reached.
+    """Sums for each node the sizes of the counted nodes from which it is reached.
 
     `edges` must be ordered so that a node's in-edges come before its out-edges.
     """
-    own = np.packbits(np.arange(8)[:, None] == np.arange(8), axis=-1)[:, 0]
+    bit = np.packbits(np.arange(8)[:, None] == np.arange(8), axis=-1)[:, 0]
     reached = np.zeros((len(size), -(-len(size) // 8)), np.uint8)  # nodes as bits
     for source, target in edges:
         reached[target] |= reached[source]
         if source in counted:
-            reached[target, source // 8] |= own[source % 8]
+            reached[target, source // 8] |= bit[source % 8]
     sizes = np.array(size, np.int64)
     kinds = np.unique(sizes)
     of_size = np.packbits(sizes == kinds[:, None], axis=-1)

@@ -1,4 +1,4 @@
-"""From a task's name, or any function, to its environment."""
+"""Makes environments from task names, functions and graphs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make(
 
 
 def _why_empty(graph: Graph) -> str:
-    """Why a graph has no vertex to eliminate."""
+    """Explains why a graph has no vertex to eliminate."""
     ends = sorted({graph.primitives[w - graph.num_inputs] for _, w in graph.edges})
     if not ends:
         return (
@@ -87,19 +87,19 @@ def _why_empty(graph: Graph) -> str:
 def task_graph(
     task: str | Callable[..., Any] | Graph, *args: Any, argnums: int | Sequence[int] = 0
 ) -> Graph:
-    """The graph of a task's name, of a function at `args`, or the graph itself.
+    """Returns the graph of a task's name, of a function at `args`, or the graph itself.
 
     Raises:
       TypeError, ValueError: as `make`.
     """
     if isinstance(task, Graph):
-        found, point, by = None, (), argnums
+        entry, point, by = None, (), argnums
         graph = task
     elif isinstance(task, str):
         if task in set_names():
             raise ValueError(f"{task} is a set of tasks: veenv.sets({task!r})")
-        found = tasks.get(task)
-        point, by = found.example_args(), found.argnums
+        entry = tasks.get(task)
+        point, by = entry.example_args(), entry.argnums
         graph = None
     elif callable(task):
         return make_graph(task, argnums)(*args)
@@ -109,5 +109,5 @@ def task_graph(
         raise ValueError(f"{task!r} takes neither arguments nor argnums of its own")
     if graph is not None:
         return graph
-    assert found is not None
-    return make_graph(found.fun, by)(*point)
+    assert entry is not None
+    return make_graph(entry.fun, by)(*point)

@@ -37,7 +37,7 @@ IN_DEGREE, OUT_DEGREE, IS_LEGAL = 0, 1, 6
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GraphObservation:
-    """The graph that is left, as lists; N = I + A + O nodes: inputs, slots, terminal outputs.
+    """The remaining graph as lists; N = I + A + O nodes: inputs, slots, terminal outputs.
 
     Attributes:
       nodes: float32 [N, 8 + rank]: log1p(in-degree), log1p(out-degree), log1p(size) (of slots),
@@ -62,7 +62,7 @@ class GraphObservation:
 
 @dataclass(frozen=True)
 class GraphView:
-    """Makes a `GraphObservation` of a state.
+    """Builds `GraphObservation`s from states.
 
     Attributes:
       spec: the padded sizes.
@@ -74,7 +74,7 @@ class GraphView:
 
     @classmethod
     def of(cls, spec: Spec, graph: Graph | None, max_edges: int | None) -> GraphView:
-        """The view with room for `max_edges`, or for as many as orders make (`room_for`).
+        """Returns the view with room for `max_edges`, by default for typical orders (`room_for`).
 
         Raises:
           ValueError: `max_edges` is no positive number.
@@ -87,16 +87,16 @@ class GraphView:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """N, the number of nodes."""
         return self.spec.num_inputs + self.spec.columns
 
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
-        """The lists; every node's features are NaN where there is no room for all edges."""
+        """Builds the lists; every node's features are NaN where the edges exceed the room."""
         core, mask = barrier((core, mask))  # else a step is part of every edge
         spec, arrays = self.spec, isinstance(core, ArrayEdges)
         sets = core.sources.T if arrays else core.present
-        own, other, used, total = members(sets, self.max_edges)
-        row, column = (other, own) if arrays else (own, other)
+        owner, one, used, total = members(sets, self.max_edges)
+        row, column = (one, owner) if arrays else (owner, one)
         row, column = barrier((row, column))
         if arrays:
             codes = at(core.codes.reshape(-1), row * spec.columns + column)
@@ -120,7 +120,7 @@ class GraphView:
     def _degrees(
         self, core: Any, senders: Int[Array, " E"]
     ) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
-        """In-degree and out-degree of every node."""
+        """Counts in-edges and out-edges of every node."""
         num, first = self.num_nodes, self.spec.num_inputs
         if isinstance(core, ArrayEdges):
             none = jnp.zeros(num, jnp.int32)
@@ -136,7 +136,7 @@ class GraphView:
         mask: Bool[Array, " A"],
         params: EnvParams,
     ) -> Float[Array, "N F"]:
-        """The features: those of the graph that is played, and over them what changes."""
+        """Computes the node features: the static ones, overwritten where a step changes them."""
         most = max(self.spec.rows, self.spec.columns)
         logs = jnp.log1p(jnp.arange(most + 1, dtype=jnp.float32))  # a table: degrees are small
         changing = {
@@ -147,7 +147,7 @@ class GraphView:
         return with_columns(self._lasting(params), barrier(changing))
 
     def _lasting(self, params: EnvParams) -> Float[Array, "N F"]:
-        """The features with zeros for those that a step changes; one for a whole batch."""
+        """Computes the static node features, with zeros in the columns that a step changes."""
         num_inputs, ends = self.spec.num_inputs, self.spec.num_outputs
         static = jnp.pad(params.static_features, ((num_inputs, ends), (0, 0)))
         is_output = jnp.pad(params.is_output.astype(jnp.float32), (num_inputs, 0))
@@ -161,7 +161,7 @@ class GraphView:
         return jnp.concatenate(parts, -1)
 
     def boxes(self, largest: float) -> dict[str, gymnasium.Space[Any]]:
-        """The spaces of the fields, but for the mask."""
+        """Returns the spaces of the fields, except the mask."""
         import gymnasium
 
         box, num_nodes, room = gymnasium.spaces.Box, self.num_nodes, self.max_edges
@@ -177,7 +177,7 @@ class GraphView:
 
 
 def placed(values: Array, first: int, num: int) -> Array:
-    """Zeros with some values in their place: copied in, where padding would test every number.
+    """Copies values into an array of zeros, where padding would test every number.
 
     Examples:
       >>> placed(jnp.array([7, 8]), 1, 4).tolist()
@@ -190,7 +190,7 @@ def placed(values: Array, first: int, num: int) -> Array:
 def with_columns(
     table: Float[Array, "n F"], columns: Mapping[int, Float[Array, " n"]]
 ) -> Float[Array, "n F"]:
-    """A table with some columns replaced: one pass, as fast as writing it.
+    """Replaces columns of a table in one pass, as fast as writing it.
 
     Examples:
       >>> with_columns(jnp.zeros((2, 3)), {1: jnp.array([4.0, 5.0])}).tolist()
@@ -200,14 +200,14 @@ def with_columns(
     whole = num % VECTOR == 0  # else the columns are filled as rows, and turned
     axis = 1 if whole else 0
     table = table if whole else table.T
-    own = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
+    position = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
     for index, column in columns.items():
-        table = jnp.where(own == index, jnp.expand_dims(column, axis), table)
+        table = jnp.where(position == index, jnp.expand_dims(column, axis), table)
     return table if whole else barrier(table).T
 
 
 def _valued(core: ScalarEdges, row: Array, column: Array) -> Int[Array, " E"]:
-    """1 where an edge carries a value."""
+    """Returns 1 where an edge carries a value, else 0."""
     if core.valued is None:
         return jnp.ones_like(row)
     word = core.valued[column // WORD, row]
@@ -215,7 +215,7 @@ def _valued(core: ScalarEdges, row: Array, column: Array) -> Int[Array, " E"]:
 
 
 def num_edge_features(rank: int, links: bool) -> int:
-    """D, the number of features that `decode_edges` makes.
+    """Returns D, the number of features that `decode_edges` makes.
 
     Args:
       rank: as `Spec.rank`.
@@ -229,7 +229,7 @@ def num_edge_features(rank: int, links: bool) -> int:
 
 
 def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[Array, "*shape D"]:
-    """What the integer of an edge says (`veenv.structure.packed`), as zeros and ones.
+    """Unpacks the integer of an edge (`veenv.structure.packed`) into zeros and ones.
 
     Args:
       codes: edges, as `Observation.adjacency` has them.
@@ -265,13 +265,13 @@ _TRIED = 12_800
 
 
 def most_edges(spec: Spec) -> int:
-    """Edges that a graph of a spec can have: from inputs to all, and from slots to later ones."""
+    """Returns the most edges that a graph of a spec can have."""
     slots, ends = spec.num_actions, spec.num_outputs
     return spec.num_inputs * spec.columns + slots * (slots - 1) // 2 + slots * ends
 
 
 def room_for(graph: Graph, spec: Spec) -> int:
-    """Twice the most edges at a time of an order that makes many: of some vertices the best each.
+    """Estimates room for edges: twice the most at a time in an order greedy for fill-in.
 
     Nothing proves that no order makes more: `num_paths` is what always suffices.
     """
@@ -284,7 +284,7 @@ def room_for(graph: Graph, spec: Spec) -> int:
     tried = min(32, max(2, _TRIED // max(1, len(left))))
 
     def gain(v: int) -> int:
-        """Edges more without a vertex; an output keeps its in-edges."""
+        """Counts by how many edges eliminating v grows the graph; an output keeps its in-edges."""
         new = sum((after[v] & ~after[u]).bit_count() for u in _nodes(before[v]))
         gone = 0 if v in graph.output_nodes else before[v].bit_count()
         return new - after[v].bit_count() - gone
@@ -293,9 +293,9 @@ def room_for(graph: Graph, spec: Spec) -> int:
         v = max(draw.sample(left, min(tried, len(left))), key=gain)
         left.remove(v)
         number += gain(v)
-        most, kept = max(most, number), v in graph.output_nodes
+        most, keeps = max(most, number), v in graph.output_nodes
         for u in _nodes(before[v]):
-            after[u] = (after[u] | after[v]) & ~(0 if kept else 1 << v)
+            after[u] = (after[u] | after[v]) & ~(0 if keeps else 1 << v)
         for w in _nodes(after[v]):
             before[w] = (before[w] | before[v]) & ~(1 << v)
         after[v] = 0
@@ -309,7 +309,7 @@ def _nodes(bits: int) -> Iterator[int]:
 
 
 def num_paths(graph: Graph, spec: Spec) -> int:
-    """Pairs of nodes with a path between them: no order ever makes more edges."""
+    """Counts the pairs of nodes with a path between them: no order ever makes more edges."""
     layout, reached = NodeLayout.of(graph, spec), [0] * graph.num_nodes
     for source, target in sorted(graph.edges, reverse=True):
         reached[source] |= reached[target] | 1 << target

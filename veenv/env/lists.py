@@ -1,4 +1,4 @@
-"""The members of many sets of bits as one list, and sums that go with it.
+"""Lists the members of many bit sets in one array, and sums along such lists.
 
 Everything is laid out for vector instructions: sums are products with triangular matrices, a
 member is looked up by few gathers of one number each, and nothing is sorted.
@@ -34,7 +34,7 @@ WHOLE = 64
 def members(
     sets: UInt[Array, "W S"], room: int
 ) -> tuple[Int[Array, " E"], Int[Array, " E"], Bool[Array, " E"], Int[Array, ""]]:
-    """All members of some sets, one after another.
+    """Lists the members of all sets, one set after another.
 
     Args:
       sets: the sets, one a column: bit k % 32 of word k // 32 says that k is a member.
@@ -46,8 +46,8 @@ def members(
 
     Examples:
       >>> sets = jnp.array([[0b101, 0, 0b10]], jnp.uint32)
-      >>> own, one, used, total = members(sets, 4)
-      >>> own.tolist(), one.tolist(), used.tolist(), int(total)
+      >>> owner, one, used, total = members(sets, 4)
+      >>> owner.tolist(), one.tolist(), used.tolist(), int(total)
       ([0, 0, 2, 0], [0, 2, 1, 0], [True, True, True, False], 3)
     """
     num_words, num_sets = sets.shape
@@ -66,23 +66,25 @@ def members(
     if small:
         inner = inner | jnp.minimum(begin, room).astype(jnp.uint32) << top
     inner, begin = barrier((inner, begin))
-    found = barrier(at(inner, unit))
-    first = (found >> top).astype(jnp.int32) if small else at(begin, unit)
+    packed = barrier(at(inner, unit))
+    first = (packed >> top).astype(jnp.int32) if small else at(begin, unit)
     rank = jnp.where(used, place - first, 0)
-    ends_of = [(found >> (COUNT * k) & (1 << COUNT) - 1).astype(jnp.int32) for k in range(UNIT - 1)]
+    ends_of = [
+        (packed >> (COUNT * k) & (1 << COUNT) - 1).astype(jnp.int32) for k in range(UNIT - 1)
+    ]
     word, before = jnp.zeros_like(rank), jnp.zeros_like(rank)
     for end in ends_of:
         word, before = word + (rank >= end).astype(jnp.int32), jnp.where(rank >= end, end, before)
-    own, block = (unit, 0) if blocks == 1 else (unit // blocks, unit % blocks)
+    owner, block = (unit, 0) if blocks == 1 else (unit // blocks, unit % blocks)
     word = jnp.minimum(word + UNIT * block, num_words - 1)
-    own, word, rank = barrier((own, word, rank - before))
-    bits = barrier(at(sets.reshape(-1), word * num_sets + own))
+    owner, word, rank = barrier((owner, word, rank - before))
+    bits = barrier(at(sets.reshape(-1), word * num_sets + owner))
     one = word * WORD + bit_of_rank(bits, rank)
-    return jnp.where(used, own, 0), jnp.where(used, one, 0), used, total
+    return jnp.where(used, owner, 0), jnp.where(used, one, 0), used, total
 
 
 def _counts(sets: UInt[Array, "W S"], blocks: int) -> list[Int[Array, " U"]]:
-    """Of each unit how many members it has in its first one, two, … words."""
+    """Counts the members in the first one, two, … words of each unit."""
     pad = blocks * UNIT - sets.shape[0]
     if blocks > 1 and pad:
         sets, pad = jnp.pad(sets, ((0, pad), (0, 0))), 0
@@ -95,7 +97,7 @@ def _counts(sets: UInt[Array, "W S"], blocks: int) -> list[Int[Array, " U"]]:
 
 
 def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
-    """Of places 0, 1, … the first unit that ends behind them, or the last of all.
+    """Finds for places 0, 1, … the first unit that ends behind each, or the last unit.
 
     Args:
       ends: int32 [U], where each unit ends; ascending, not negative.
@@ -114,7 +116,7 @@ def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
 
 
 def bit_of_rank(words: UInt[Array, "*batch"], rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
-    """The position of the set bit of a given rank, 0 for the lowest.
+    """Returns the position of the set bit of a given rank, 0 for the lowest.
 
     Args:
       words: the words.
@@ -136,12 +138,12 @@ def bit_of_rank(words: UInt[Array, "*batch"], rank: Int[Array, "*batch"]) -> Int
 
 
 def at(numbers: Array, places: Int[Array, " E"]) -> Array:
-    """The numbers at some places, all of which exist: without the tests that indexing adds."""
+    """Gathers numbers at valid indices, without the bounds tests that indexing adds."""
     return numbers.at[places.astype(jnp.uint32)].get(mode="clip")
 
 
 def running_sum(numbers: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Sums of the first 1, 2, … n whole numbers, exact up to 2²⁴, as products of matrices.
+    """Sums the first 1, 2, … n whole numbers, exact up to 2²⁴, as products of matrices.
 
     Many times faster than `jnp.cumsum` for some hundreds of numbers, which makes as many passes
     as n has bits: rows of 16 are summed by themselves, then what stands before them.

@@ -1,4 +1,4 @@
-"""The ways to see a state: `veenv.make(..., observation=...)`.
+"""Kinds of observations of a state: `veenv.make(..., observation=...)`.
 
 * ``"adjacency"``: `Observation`, the matrix of edges and features of the slots;
 * ``"flat"``: the same features as one vector, for networks that take arrays;
@@ -35,7 +35,7 @@ NUM_FEATURES = 8
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PackedObservation:
-    """The state's own bits; `VertexEnv.decode` makes an `Observation` of them.
+    """The state's bits, from which `VertexEnv.decode` makes an `Observation`.
 
     Attributes:
       edges: of a scalar graph ``present`` and ``valued``, uint32 [W, R] (None if every edge is
@@ -73,7 +73,7 @@ class Observer:
         graph: Graph | None,
         max_edges: int | None = None,
     ) -> Observer:
-        """The observer of an environment.
+        """Returns the observer of an environment.
 
         Args:
           kind: which.
@@ -94,7 +94,7 @@ class Observer:
         return cls(kind, rules.spec, rules, view)
 
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> Any:
-        """The observation of a state."""
+        """Returns the observation of a state."""
         if self.kind == "packed":
             return PackedObservation(*owned((core, mask)))
         if self.view is not None:
@@ -106,24 +106,24 @@ class Observer:
         return Observation(self.rules.adjacency(core), features, mask)
 
     def decode(self, packed: PackedObservation, params: EnvParams) -> Observation:
-        """The matrix and the features of a packed observation."""
+        """Unpacks matrix and features of a packed observation."""
         features = self._features(packed.edges, packed.action_mask, params)
         return Observation(self.rules.adjacency(packed.edges), features, packed.action_mask)
 
     def _features(
         self, core: Any, mask: Bool[Array, " A"], params: EnvParams
     ) -> Float[Array, "A F"]:
-        found = barrier(self.rules.degrees(core, params))
+        degrees = barrier(self.rules.degrees(core, params))
         # As exact as log1p for whole numbers, and computed once, not once for small and for large.
-        logs = [jnp.log(number.astype(jnp.float32) + 1) for number in found]
+        logs = [jnp.log(number.astype(jnp.float32) + 1) for number in degrees]
         *changing, legal = barrier([*logs, mask.astype(jnp.float32)])
-        lasting = jnp.pad(params.static_features, ((0, 0), (len(found), 2)))
+        lasting = jnp.pad(params.static_features, ((0, 0), (len(degrees), 2)))
         is_output = params.is_output.astype(jnp.float32)
         lasting = with_columns(lasting, {NUM_FEATURES - 2: is_output})
         return with_columns(lasting, {**dict(enumerate(changing)), NUM_FEATURES - 1: legal})
 
     def space(self, params: EnvParams) -> gymnasium.Space[Any]:
-        """Bounds, shapes and dtypes of the observations, as a space of Gymnasium."""
+        """Returns bounds, shapes and dtypes of the observations, as a space of Gymnasium."""
         import gymnasium
 
         box, slots, most = gymnasium.spaces.Box, self.spec.num_actions, largest_feature(self.spec)
@@ -150,19 +150,19 @@ class Observer:
 
 
 def largest_feature(spec: Spec) -> float:
-    """More than any feature of a slot: log1p of a size or of a count."""
+    """Returns an upper bound of the features of a slot: log1p of a size or of a count."""
     return 44.0 if spec.wide else 22.0  # log1p of 2 ** 63, of 2 ** 31
 
 
 def fields_of(core: Any) -> dict[str, Any]:
-    """The arrays of the rules' state, by name."""
+    """Returns the arrays of the rules' state, by name."""
     names = ("codes", "sources") if isinstance(core, ArrayEdges) else ("present", "valued")
-    found = {name: getattr(core, name) for name in names}
-    return {name: leaf for name, leaf in found.items() if leaf is not None}
+    arrays = {name: getattr(core, name) for name in names}
+    return {name: leaf for name, leaf in arrays.items() if leaf is not None}
 
 
 def as_fields(obs: Any) -> dict[str, Any]:
-    """An observation of any kind but flat as a flat dictionary of its arrays, as its space has it.
+    """Converts an observation of any kind but flat to a dictionary of its arrays, as in its space.
 
     Args:
       obs: the observation, single or batched.
@@ -180,7 +180,7 @@ def as_fields(obs: Any) -> dict[str, Any]:
 
 
 def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, "*batch A"]:
-    """The legal actions that an observation of any kind shows.
+    """Returns the legal actions that an observation of any kind shows.
 
     Args:
       obs: the observation, single or batched, or its fields as a dictionary.

@@ -1,4 +1,4 @@
-"""Moves that must wait: vertices that a graph's rules let go only after others.
+"""Precedence of vertices: masks actions that a graph's rules allow only after others.
 
 A derivative rule that is not linear in its cotangent can only be applied to the cotangents of
 outputs (`veenv.graph.precedence`), so what depends on its results goes before them, and they go
@@ -22,18 +22,18 @@ from veenv.graph.graph import Graph
 
 
 def encode_before(graph: Graph, spec: Spec) -> Bool[Array, "A A"] | None:
-    """Which slots must go before each slot: bool [A, A], or None if the spec has no such rules."""
+    """Returns bool [A, A], which slots precede each slot; None if the spec has no precedence."""
     if not spec.precedence:
         return None
     slots = {vertex: slot for slot, vertex in enumerate(graph.eliminable)}
     before = np.zeros((spec.num_actions, spec.num_actions), bool)
-    for vertex, others in graph.prerequisites.items():
-        before[slots[vertex], [slots[other] for other in others]] = True
+    for vertex, earlier in graph.prerequisites.items():
+        before[slots[vertex], [slots[other] for other in earlier]] = True
     return jnp.asarray(before)
 
 
 def legal_slots(params: EnvParams, left: Bool[Array, " A"]) -> Bool[Array, " A"]:
-    """Of the slots that are left (bool [A]) those that need not wait: bool [A]."""
+    """Selects from the slots that are left (bool [A]) those that need not wait: bool [A]."""
     if params.before is None:
         return left
     return left & ~(params.before & left[None, :]).any(-1)
@@ -42,7 +42,7 @@ def legal_slots(params: EnvParams, left: Bool[Array, " A"]) -> Bool[Array, " A"]
 def left_slots(
     params: EnvParams, mask: Bool[Array, " A"], order: Int[Array, " A"]
 ) -> Bool[Array, " A"]:
-    """The slots whose vertices are left.
+    """Returns the slots whose vertices are not eliminated yet.
 
     Args:
       params: the graph.

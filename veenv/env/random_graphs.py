@@ -21,7 +21,7 @@ from veenv.orders.order import Order
 def random_params(
     key: PRNGKeyArray, spec: Spec | VertexEnv, *, fan_out: float = 1.4, window: int = 32
 ) -> EnvParams:
-    """The params of a random function of scalars, of just the sizes of a spec.
+    """Returns the params of a random function of scalars, of exactly the sizes of a spec.
 
     Every input and vertex is used by one of the next equations, and every equation has an operand
     before it, so that all are on paths; further operands are drawn for some equations.  All edges
@@ -102,9 +102,9 @@ def _measured(params: EnvParams, env: VertexEnv) -> EnvParams:
         return jax.tree.map(lambda x: jnp.zeros_like(x).at[played].set(x), paid)
 
     def cheapest() -> Count:
-        """Returns those of the cheapest of the orders forward, reverse and Markowitz."""
-        least, *others = costs(slots), costs(slots[::-1]), costs(None)
-        for other in others:
+        """Returns the costs of the cheapest of the orders forward, reverse and Markowitz."""
+        least, *rest = costs(slots), costs(slots[::-1]), costs(None)
+        for other in rest:
             least = select(less(_total(other), _total(least)), other, least)
         return least
 
@@ -130,7 +130,7 @@ def _total(costs: Count) -> Count:
 
 
 def _edges(key: PRNGKeyArray, spec: Spec, fan_out: float, window: int) -> Bool[Array, "R C"]:
-    """Edges from rows to columns."""
+    """Draws the edges from rows to columns."""
     rows = jnp.arange(spec.rows, dtype=jnp.int32)
     columns = jnp.arange(spec.columns, dtype=jnp.int32)
     used, first_key, more_key, which = jax.random.split(key, 4)
@@ -140,7 +140,7 @@ def _edges(key: PRNGKeyArray, spec: Spec, fan_out: float, window: int) -> Bool[A
     edges = consumer[:, None] == columns[None]
 
     def operands(key: PRNGKeyArray) -> Int[Array, " C"]:
-        """A row before each column."""
+        """Draws a row before each column."""
         end = spec.num_inputs + jnp.minimum(columns, spec.num_actions)
         return jax.random.randint(key, columns.shape, jnp.maximum(end - window, 0), end, jnp.int32)
 
@@ -152,7 +152,7 @@ def _edges(key: PRNGKeyArray, spec: Spec, fan_out: float, window: int) -> Bool[A
 
 
 def _depths(edges: Bool[Array, "R C"], spec: Spec) -> Float[Array, " C"]:
-    """Edges on the longest path from an input to each column."""
+    """Counts the edges on the longest path from an input to each column."""
 
     def step(depth: Float[Array, " C"], column: Int[Array, ""]) -> tuple[Array, None]:
         inputs = jnp.zeros(spec.num_inputs, jnp.float32)

@@ -15,7 +15,7 @@ from veenv.env.state import State
 
 
 def random_action(key: PRNGKeyArray, mask: Bool[Array, "*batch A"]) -> Int[Array, "*batch"]:
-    """A uniformly random legal action, for the price of one random number.
+    """Draws a uniformly random legal action, at the price of one random number.
 
     Uniform: of n legal actions none is likelier than another by more than n parts in 2⁶⁴.
 
@@ -50,13 +50,13 @@ def random_action(key: PRNGKeyArray, mask: Bool[Array, "*batch A"]) -> Int[Array
 def _scaled(
     high: UInt[Array, "*batch"], low: UInt[Array, "*batch"], num: UInt[Array, "*batch"]
 ) -> UInt[Array, "*batch"]:
-    """⌊num · x / 2⁶⁴⌋ for the 64-bit number x = high · 2³² + low."""
+    """Computes ⌊num · x / 2⁶⁴⌋ for the 64-bit number x = high · 2³² + low."""
     carry = high * num + upper_product(low, num) < high * num  # the lower word overflows
     return upper_product(high, num) + carry.astype(jnp.uint32)
 
 
 def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
-    """A uniformly random order of the legal slots of a state, then the illegal ones.
+    """Draws a uniformly random order of the legal slots of a state, then the illegal ones.
 
     Args:
       key: a key.
@@ -76,7 +76,7 @@ def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
 
 
 def _ranks(key: PRNGKeyArray, mask: Bool[Array, " A"]) -> UInt[Array, " A"]:
-    """A random number for every slot of a mask, larger for those outside of it."""
+    """Draws a random number for every slot of a mask, larger for those outside of it."""
     bits = jax.random.bits(key, mask.shape, jnp.uint32) >> 1
     return jnp.where(mask, bits, jnp.uint32(1 << 31))
 
@@ -114,7 +114,7 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
 def _waiting_episode(
     env: VertexEnv, key: PRNGKeyArray, state: State, params: EnvParams | None
 ) -> State:
-    """A random episode of a graph some vertices of which must wait for others."""
+    """Plays a random episode of a graph with vertices that must wait for others."""
 
     def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
         action = jnp.argmin(_ranks(key, state.action_mask)).astype(jnp.int32)

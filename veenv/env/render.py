@@ -1,4 +1,4 @@
-"""Pictures of a graph and of an episode on it: a line of text, or the nodes laid out by depth."""
+"""Renders a graph and an episode on it: as lines of text, or as nodes laid out by depth."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LABELS_UP_TO = 150
 
 @dataclass(frozen=True)
 class Frame:
-    """What a picture of an episode shows.
+    """The content of an episode's picture.
 
     Attributes:
       name: name of the task.
@@ -51,20 +51,20 @@ class Frame:
 
     @classmethod
     def of(cls, name: str, graph: Graph, state: State, params: EnvParams) -> Frame:
-        """What a picture of a state shows."""
+        """Returns the content of a state's picture."""
         slots = np.asarray(state.order)[: int(state.num_steps)]
         ids = np.asarray(params.vertex_ids)[slots].tolist()
         return cls(name, graph, tuple(ids), int(state.cost))
 
     @cached_property
     def changes(self) -> Changes:
-        """What the last step has changed."""
+        """The edges that the last step kept, filled in and removed."""
         rest = [v for v in self.graph.reverse() if v not in self.order]
         return changes(self.graph, play(self.graph, (*self.order, *rest))[: len(self.order)])
 
 
 def changes(graph: Graph, steps: Sequence[PlayedElimination]) -> Changes:
-    """What the last of some eliminations has changed."""
+    """Returns the edges that the last of the eliminations kept, filled in and removed."""
     before = now = {*graph.edges}
     for step in steps:
         before, now = now, now.difference(step.removed).union(step.added)
@@ -72,7 +72,7 @@ def changes(graph: Graph, steps: Sequence[PlayedElimination]) -> Changes:
 
 
 def ansi(frame: Frame) -> str:
-    """The episode so far as text."""
+    """Returns the episode so far as text."""
     same, new, _ = frame.changes
     num = len(frame.graph.eliminable)
     lines = [f"{frame.name}: {len(frame.order)} of {num} vertices eliminated"]
@@ -84,7 +84,7 @@ def ansi(frame: Frame) -> str:
 
 
 def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
-    """The graph laid out by depth, left to right; the last elimination is highlighted."""
+    """Draws the graph by depth, left to right, with the last elimination highlighted."""
     title = "; ".join(ansi(frame).splitlines()[:-1])
     where, done = positions(frame.graph), len(frame.order)
     figure = paint(frame.graph, where, frame.changes, done, frame.order, title, HEIGHT)
@@ -103,7 +103,7 @@ def paint(
     title: str,
     height: float,
 ) -> Figure:
-    """The picture after so many eliminations of an order, so many inches high."""
+    """Draws the graph after `done` eliminations of an order, `height` inches high."""
     with extra("plots"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -122,15 +122,15 @@ def _draw_edges(axes: Any, edges: Changes, where: Positions) -> None:
     from matplotlib.collections import LineCollection
 
     styles = ((EDGE, 0.7, "solid"), (NEW, 1.8, "solid"), (GONE, 1.3, "dotted"))
-    for some, (colour, width, style) in zip(edges, styles, strict=True):
-        lines = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in some]
+    for group, (colour, width, style) in zip(edges, styles, strict=True):
+        lines = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in group]
         axes.add_collection(
             LineCollection(lines, colors=colour, linewidths=width, linestyles=style)
         )
 
 
 def _curve(start: Point, end: Point, bend: int) -> list[Point]:
-    """From a node to another; bent where it passes others, so as not to hide behind them."""
+    """Returns the line between two nodes, bent where it passes others so that it stays visible."""
     (x0, y0), (x1, y1) = start, end
     sag = 0.035 * bend * min(x1 - x0 - 1.0, 4.0)
     steps = np.linspace(0.0, 1.0, 12)
@@ -138,7 +138,7 @@ def _curve(start: Point, end: Point, bend: int) -> list[Point]:
 
 
 def _draw_nodes(axes: Any, graph: Graph, where: Positions, done: int, ids: Sequence[int]) -> None:
-    """Circles, coloured by the time of elimination where there is an order."""
+    """Draws nodes as circles, coloured by the time of elimination where there is an order."""
     time = {graph.node(v): k for k, v in enumerate(ids)}
     moves = {graph.node(v) for v in graph.eliminable}
     size = min(18.0, max(4.0, 260.0 / max(1, len(where)) ** 0.7))
@@ -158,7 +158,7 @@ def _draw_nodes(axes: Any, graph: Graph, where: Positions, done: int, ids: Seque
 
 
 def _look(time: int | None, done: int, count: int) -> tuple[Any, Any, str]:
-    """Colours of the face, the edge and the id of a vertex by its place in the order."""
+    """Returns colours of face, edge and id of a vertex by its place in the order."""
     import matplotlib
 
     if time is None:
@@ -170,7 +170,7 @@ def _look(time: int | None, done: int, count: int) -> tuple[Any, Any, str]:
 
 
 def _add_legend(figure: Figure) -> None:
-    """What colours and lines mean in the picture of an episode."""
+    """Adds the legend of colours and lines."""
     from matplotlib.lines import Line2D
 
     kinds = {

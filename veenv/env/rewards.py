@@ -39,7 +39,7 @@ REFERENCES = ("forward", "reverse", "markowitz", "classical")
 
 
 def check_shaping(shaping: Shaping) -> Shaping:
-    """Returns the shaping.
+    """Checks and returns the shaping.
 
     Raises:
       ValueError: if no reference order has the name.
@@ -55,7 +55,7 @@ def check_shaping(shaping: Shaping) -> Shaping:
 def reference_costs(
     graph: Graph, cost: CostModel, shaping: str | Order | Sequence[int]
 ) -> Int[np.ndarray, " V"]:
-    """What each eliminable vertex, ascending, costs in the reference order: int64 [V].
+    """Returns each eliminable vertex's cost in the reference order, by ascending id: int64 [V].
 
     Raises:
       ValueError: if the ids or the record are no order of the graph.
@@ -71,17 +71,17 @@ def reference_costs(
 
 
 def classical_costs(graph: Graph, cost: CostModel) -> dict[str, int]:
-    """Costs of the orders forward, reverse and Markowitz, by name."""
+    """Returns the costs of the orders forward, reverse and Markowitz, by name."""
     return {name: graph.cost(order, cost) for name, order in classical_orders(graph).items()}
 
 
 def classical_cost(graph: Graph, cost: CostModel) -> int:
-    """The cost of the cheapest of the orders forward, reverse and Markowitz."""
+    """Returns the cost of the cheapest of the orders forward, reverse and Markowitz."""
     return min(classical_costs(graph, cost).values())
 
 
 def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The orders forward, reverse and Markowitz, by name; the nearest that the rules allow."""
+    """Returns the orders forward, reverse and Markowitz by name, the nearest that rules allow."""
     return {
         "forward": graph.legal(graph.forward()),
         "reverse": graph.reverse(),
@@ -90,7 +90,7 @@ def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
 
 
 def cheaper_classical(graph: Graph, cost: CostModel, most: int) -> tuple[str, Order] | None:
-    """The cheapest of the orders forward, reverse and Markowitz, where it costs less than `most`.
+    """Returns the cheapest of forward, reverse and Markowitz, if it costs less than `most`.
 
     Returns:
       Its name and itself; None where none of them costs less.
@@ -110,7 +110,7 @@ def reward_of(
     illegal: Bool[Array, ""],
     cost: Count,
 ) -> Float[Array, ""]:
-    """The reward of a step.
+    """Computes the reward of a step.
 
     Args:
       params: the graph.

@@ -1,4 +1,4 @@
-"""The rules for graphs of arrays: an edge is its packed structure (`veenv.structure.packed`).
+"""Elimination on graphs of arrays: each edge is its packed structure (`veenv.structure.packed`).
 
 Eliminating a vertex combines each in-edge with each out-edge.  Most vertices have few, some have
 many, and no fixed number bounds them in every order; so the pairs are numbered and taken in chunks
@@ -91,7 +91,7 @@ class ArrayRules:
     num_devices: int = 1
 
     def encode(self, graph: Graph, cost: CostModel) -> EnvParams:
-        """The params of a graph.
+        """Returns the params of a graph.
 
         Raises:
           ValueError: if the graph does not fit the spec.
@@ -172,7 +172,7 @@ class ArrayRules:
         return codes, sources.at[graphs, dropped].set(0, mode="drop"), cost
 
     def _chunk(self, slot: Array) -> int:
-        """Pairs that a batch combines at once."""
+        """Returns the number of pairs that a batch combines at once."""
         chunk = max(CHUNK, PAIRS * len(slot))
         return min(chunk, MOST_ADDENDS) if self.spec.wide else chunk
 
@@ -186,9 +186,9 @@ class ArrayRules:
         v = data.slot[b]
         i, j = _divide(pair - data.ends[b] + data.number[b], data.width[b])
         u, w = member(data.sources[b], i), member(data.targets[b], j)
-        own = data.axes if data.axes.ndim == 2 else data.axes[b]
+        axes = data.axes if data.axes.ndim == 2 else data.axes[b]
         old = codes[b, u, w]
-        new, count = self._join(own, old, data.outs[b, w], codes[b, u, v], w, v, u)
+        new, count = self._join(axes, old, data.outs[b, w], codes[b, u, v], w, v, u)
         codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
         last = (
             here & (j == data.width[b] - 1) & ~data.keeps[b]
@@ -201,14 +201,14 @@ class ArrayRules:
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ArrayEdges) -> Int[Array, "R C"]:
-        """The edges as integers."""
+        """Returns the edges as integers."""
         return core.codes
 
     @partial(jax.jit, static_argnums=0)
     def degrees(
         self, core: ArrayEdges, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
-        """In-degree, out-degree and cost of eliminating now, for every slot."""
+        """Returns in-degree, out-degree and cost of eliminating now, for every slot."""
         codes = core.codes
         slots, first_row = self.spec.num_actions, self.spec.num_inputs
         sources, targets = core.sources[:slots], pack_flags(codes[first_row:] != 0)
@@ -222,7 +222,7 @@ class ArrayRules:
         return in_degree, out_degree, costs
 
     def _price(self, start: Array, costs: Count, data: Any) -> Count:
-        """What one chunk of the pairs of all slots costs."""
+        """Adds the costs of one chunk of the pairs of all slots."""
         params, codes, sources, targets, out_degree, pairs, ends = data
         first_row = self.spec.num_inputs
         pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
@@ -253,7 +253,7 @@ class ArrayRules:
         slot: Array,
         u: Array,
     ) -> tuple[Array, Count]:
-        """Codes of old edges with products added to them, and what that costs.
+        """Multiplies edges and adds the products to old edges; returns codes and costs.
 
         Args:
           axes: int32 [R + O, rank], or one such array for each product.
@@ -270,11 +270,11 @@ class ArrayRules:
         def sizes(nodes: Array) -> list[Array]:
             if axes.ndim == 2:
                 return [at(axes[:, k], nodes) for k in range(self.spec.rank)]
-            own = jnp.arange(len(nodes), dtype=jnp.int32)
-            return [axes[own, nodes, k] for k in range(self.spec.rank)]
+            product = jnp.arange(len(nodes), dtype=jnp.int32)
+            return [axes[product, nodes, k] for k in range(self.spec.rank)]
 
-        found = (old, post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u))
-        old, post, pre, sizes_out, sizes_mid, sizes_in = lax.optimization_barrier(found)
+        operands = (old, post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u))
+        old, post, pre, sizes_out, sizes_mid, sizes_in = lax.optimization_barrier(operands)
         code, cost, additions = packed_product.multiply(
             post, pre, sizes_out, sizes_mid, sizes_in, *self._algebra, self.spec.counted
         )
@@ -288,14 +288,14 @@ class ArrayRules:
 
 
 def _add_bit(sources: Array, here: Array, b: Array, column: Array, row: Array, sign: int) -> Array:
-    """Adds (or with sign -1 takes) the row's bit in the sets of the columns, where `here`."""
+    """Adds the row's bit to the sets of the columns (or removes it with sign -1) where `here`."""
     bit = jnp.uint32(1) << (row % WORD).astype(jnp.uint32)
     at = (b, jnp.where(here, column, sources.shape[1]), row // WORD)
     return sources.at[at].add(bit if sign > 0 else -bit, mode="drop")
 
 
 def _divide(pair: Array, width: Array) -> tuple[Array, Array]:
-    """Quotient and remainder of a pair that is not negative; a width of 0 counts as 1."""
+    """Returns quotient and remainder of a non-negative pair; a width of 0 counts as 1."""
     width = jnp.maximum(width, 1)
     i = lax.div(pair, width)
     return i, pair - i * width

@@ -1,4 +1,4 @@
-"""The rules for scalar graphs: an edge is one bit, a vertex is eliminated by bitwise operations.
+"""Elimination on scalar graphs: an edge is one bit, a vertex is eliminated by bitwise operations.
 
 Bit c % 32 of word c // 32 of row r says whether there is an edge from node r to node c.  All rows
 are kept side by side ([W, R]), so that one elimination is a few passes of vector instructions.
@@ -43,7 +43,7 @@ class ScalarRules:
     spec: Spec
 
     def encode(self, graph: Graph, cost: CostModel) -> EnvParams:
-        """The params of a graph.
+        """Returns the params of a graph.
 
         Raises:
           ValueError: if the graph does not fit the spec.
@@ -86,7 +86,7 @@ class ScalarRules:
         own_row = (jnp.arange(self.spec.rows, dtype=jnp.int32) == row) & legal
 
         def fill(old: Array, new: Array) -> Array:
-            """Rows that reach the vertex gain `new`; the vertex loses its edges."""
+            """Adds `new` to the rows that reach the vertex, and removes the vertex's edges."""
             new = jnp.where(sources[None], (old | new) & ~dropped[:, None], old)
             return jnp.where(own_row[None], jnp.uint32(0), new)
 
@@ -108,7 +108,7 @@ class ScalarRules:
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ScalarEdges) -> Int[Array, "R C"]:
-        """The edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
+        """Returns edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
         present = spread(core.present.T, self.spec.columns)
         valued = present if core.valued is None else spread(core.valued.T, self.spec.columns)
         return present | (valued << 1)
@@ -117,7 +117,7 @@ class ScalarRules:
     def degrees(
         self, core: ScalarEdges, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
-        """In-degree, out-degree and cost of eliminating now, for every slot."""
+        """Returns in-degree, out-degree and cost of eliminating now, for every slot."""
         del params
         in_degree, out_degree = self._degrees(core.present)
         if core.valued is None:
@@ -130,11 +130,13 @@ class ScalarRules:
         return in_degree, out_degree, cost
 
     def _additions(self, edges: UInt[Array, "W R"]) -> Int[Array, " A"]:
-        """For every slot the edges that lead from a predecessor to a successor."""
-        own = edges[:, self.spec.num_inputs :]
+        """Counts for every slot the edges that lead from a predecessor to a successor."""
+        targets = edges[:, self.spec.num_inputs :]
         common = jnp.zeros((self.spec.rows, self.spec.num_actions), jnp.int32)
         for word in range(edges.shape[0]):
-            common += lax.population_count(edges[word, :, None] & own[word][None]).astype(jnp.int32)
+            common += lax.population_count(edges[word, :, None] & targets[word][None]).astype(
+                jnp.int32
+            )
         return (spread(edges.T, self.spec.num_actions) * common).sum(0, dtype=jnp.int32)
 
     def _degrees(self, edges: UInt[Array, "W R"]) -> tuple[Array, Array]:
@@ -143,6 +145,6 @@ class ScalarRules:
 
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
-    """How many are set; XLA writes out the numbers that it sums, so they are bytes at first."""
+    """Counts the flags that are set; bytes first, as XLA writes out the numbers that it sums."""
     eighths = jnp.pad(flags, (0, -len(flags) % 8)).reshape(8, -1)
     return eighths.sum(0, dtype=jnp.uint8).sum(dtype=jnp.int32)

@@ -1,4 +1,4 @@
-"""What an episode is at one moment, and what an agent sees of it."""
+"""State of an episode, and the observation of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class State:
 
 
 def owned(tree: Any) -> Any:
-    """The same arrays in buffers of their own, so that a state can be donated to `jax.jit`.
+    """Copies arrays into buffers of their own, so that a state can be donated to `jax.jit`.
 
     Free inside of `jax.jit`, whose results never share a buffer.
 
@@ -53,7 +53,7 @@ def owned(tree: Any) -> Any:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Observation:
-    """What an agent sees.
+    """The default observation: adjacency matrix, features of the slots, and legal actions.
 
     Attributes:
       adjacency: int32 [R, C], edge from row (inputs, then slots) to column (slots, then terminal

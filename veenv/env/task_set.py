@@ -51,7 +51,7 @@ def stack_params(params: Sequence[EnvParams]) -> EnvParams:
 
 
 def pick_params(stacked: EnvParams, index: Int[Array, ""] | int) -> EnvParams:
-    """The params at an index of stacked params.
+    """Returns the params at an index of stacked params.
 
     Args:
       stacked: params with a first axis over tasks.
@@ -108,7 +108,7 @@ class TaskDistribution:
         shaping: Shaping = None,
         normalise: bool = False,
     ) -> TaskDistribution:
-        """Pads tasks to one size.
+        """Pads tasks to one size and stacks them.
 
         Args:
           tasks: a set (`veenv.tasks.evaluation_sets`) or its name, or that of a task; names of
@@ -158,7 +158,7 @@ class TaskDistribution:
         normalise: bool = False,
         **ranges: Any,
     ) -> TaskDistribution:
-        """A pool of random functions, drawn and traced here, on the host.
+        """Draws and traces a pool of random functions on the host.
 
         The sizes are those of the largest function that the ranges allow, whatever was drawn, so
         that every pool of the same ranges shares its compiled programs with the others.
@@ -193,7 +193,7 @@ class TaskDistribution:
         return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
 
     def renewed(self, seed: int) -> TaskDistribution:
-        """As many new random functions from the same ranges, for the same compiled programs.
+        """Draws as many new functions from the same ranges, for the same compiled programs.
 
         Args:
           seed: seeds the draws.
@@ -208,52 +208,52 @@ class TaskDistribution:
         return replace(self, graphs=graphs, names=names, params=params)
 
     def observing(self, observation: ObservationKind, max_edges: int | None = None) -> Self:
-        """The same tasks with another kind of observations, as `VertexEnv.observing`."""
+        """Returns the same tasks with another kind of observations, as `VertexEnv.observing`."""
         if max_edges is None and observation == "graph":
             max_edges = max(room_for(graph, self.env.spec) for graph in self.graphs)
             max_edges = max_edges if self.family is None else most_edges(self.env.spec)
         return replace(self, env=self.env.observing(observation, max_edges))
 
     def alone(self, index: int) -> TaskDistribution:
-        """One of the tasks in an environment of its own size."""
+        """Returns one of the tasks in an environment of its own size."""
         graph, env = self.graphs[index], self.env
         options: Any = {"shaping": env.shaping, "normalise": env.normalise}
-        own = VertexEnv(graph, env.cost, observation=env.observation, **options)
+        single = VertexEnv(graph, env.cost, observation=env.observation, **options)
         return replace(
-            self, env=own, graphs=(graph,), names=(self.names[index],),
-            params=stack_params([own.default_params]), chosen=None,
+            self, env=single, graphs=(graph,), names=(self.names[index],),
+            params=stack_params([single.default_params]), chosen=None,
         )  # fmt: skip
 
     @cached_property
     def classical(self) -> tuple[dict[str, int], ...]:
-        """For each task the costs of the orders forward, reverse and Markowitz, by name."""
+        """Costs of the orders forward, reverse and Markowitz by name, one dictionary a task."""
         return tuple(classical_costs(graph, self.env.cost) for graph in self.graphs)
 
     @cached_property
     def references(self) -> tuple[int | None, ...]:
-        """For each task the least cost known, in multiplications; None if unknown."""
+        """Least known cost of each task in multiplications; None if unknown."""
         if self.env.cost != "multiplications":
             return (None,) * len(self)
         return tuple(map(reference, self.graphs))
 
     @property
     def title(self) -> str:
-        """Name of the set, or of the only task, or how many tasks these are."""
+        """Name of the set or of the only task, else the number of tasks."""
         if self.chosen is not None:
             return self.chosen.name
         return self.names[0] if len(self) == 1 else f"{len(self)} tasks"
 
     def vertex_ids(self, index: int, slots: Iterable[Any]) -> tuple[int, ...]:
-        """The vertex ids of slots of a task; padding (-1) is left out."""
+        """Returns the vertex ids of slots of a task; padding (-1) is left out."""
         ids = self.graphs[index].eliminable
         return tuple(ids[int(slot)] for slot in slots if slot >= 0)
 
     def __len__(self) -> int:
-        """Number of tasks."""
+        """Returns the number of tasks."""
         return len(self.graphs)
 
     def index(self, name: str) -> int:
-        """The position of a task, whatever the case of its name.
+        """Returns the position of a task, whatever the case of its name.
 
         Raises:
           ValueError: if it is not in the list.
@@ -264,11 +264,11 @@ class TaskDistribution:
         return known.index(name.casefold())
 
     def task(self, index: Int[Array, ""] | int) -> EnvParams:
-        """The params of one task."""
+        """Returns the params of one task."""
         return pick_params(self.params, index)
 
     def sample(self, key: PRNGKeyArray, params: EnvParams | None = None) -> EnvParams:
-        """The params of a task drawn uniformly.
+        """Draws the params of a task uniformly.
 
         Args:
           key: a key.
@@ -340,7 +340,7 @@ def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
 
 
 def _graph_named(name: str, cost: CostModel) -> Graph:
-    """The graph of a task, or of a random function of a set."""
+    """Returns the graph of a task, or of a random function of a set."""
     one = drawn_from(name)
     return task_graph(name) if one is None else graphs_of(one, cost)[name]
 
@@ -363,7 +363,7 @@ def _check_task(task: Any) -> None:
 
 
 def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
-    """Sizes that fit every function of a family."""
+    """Returns a spec that fits every function of a family."""
     scalar = family.arrays == 0.0
     return Spec(
         num_inputs=family.inputs[1],
@@ -380,7 +380,7 @@ def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
 def _draw(
     family: RandomFunctions, seed: int, num: int, cost: CostModel, spec: Spec
 ) -> tuple[tuple[Graph, ...], tuple[str, ...]]:
-    """Functions that can be played, as graphs, and their names."""
+    """Draws functions that can be played; returns their graphs and names."""
     if num < 1:
         raise ValueError(f"a pool needs at least one function, got num={num}")
     drawn = [_draw_one(family, seed, k, cost, spec) for k in range(num)]

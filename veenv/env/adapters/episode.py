@@ -1,4 +1,4 @@
-"""What the adapters share: episodes that know their task, so that a reset can draw another."""
+"""Episodes that record which task they play, shared by the adapters to gymnax, jumanji and Stoa."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class TaskEpisodes:
 
     @classmethod
     def of(cls, played: VertexEnv | TaskDistribution) -> TaskEpisodes:
-        """Those of an environment's own graph, or of a task set.
+        """Returns the episodes of an environment's graph, or of a task set.
 
         Raises:
-          TypeError: it is neither.
+          TypeError: `played` is neither.
         """
         if isinstance(played, TaskDistribution):
             return cls(played.env, played.params, played.graphs, played.names)
@@ -75,7 +75,7 @@ class TaskEpisodes:
         return cls(played, params, (played.graph,), ("VertexEnv",))
 
     def begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Any, Episode]:
-        """The first observation, and an episode of a task that the key draws."""
+        """Returns the first observation, and an episode of a task that the key draws."""
         num = (self.params if params is None else params).vertex_ids.shape[0]
         task = jnp.zeros((), jnp.int32)
         if num > 1:
@@ -98,33 +98,33 @@ class TaskEpisodes:
     def step(
         self, episode: Episode, action: ArrayLike, params: EnvParams | None = None
     ) -> tuple[Any, Episode, Float[Array, ""], dict[str, Any]]:
-        """Observation, episode, reward and info, to which ``order`` and ``task`` are added."""
+        """Returns observation, episode, reward and info; info has ``order`` and ``task``, too."""
         params = self.params if params is None else params
-        own = pick_params(params, episode.task)
-        obs, state, reward, _, _, info = self.env.step(None, episode.state, action, own)
-        info |= {"order": order_ids(state, own), "task": owned(episode.task)}
+        task_params = pick_params(params, episode.task)
+        obs, state, reward, _, _, info = self.env.step(None, episode.state, action, task_params)
+        info |= {"order": order_ids(state, task_params), "task": owned(episode.task)}
         return obs, Episode(state, *owned((episode.task, episode.key))), reward, info
 
     def observe(self, episode: Episode, params: EnvParams | None = None) -> Any:
-        """The observation of an episode."""
+        """Returns the observation of an episode."""
         params = self.params if params is None else params
         return self.env.observe(episode.state, pick_params(params, episode.task))
 
     def picture(self, state: State, task: Any = 0) -> UInt8[np.ndarray, "600 960 3"]:
-        """The graph that is left, laid out by depth; not for use under a transformation."""
+        """Draws the remaining graph, laid out by depth; not for use under a transformation."""
         index = int(task)
         params = pick_params(self.params, index)
         return rgb_array(Frame.of(self.names[index], self.graphs[index], state, params))
 
     def first_info(self, episode: Episode) -> dict[str, Any]:
-        """The info before the first step."""
+        """Returns the info before the first step."""
         cost, total, task = owned((episode.state.cost, episode.state.cost, episode.task))
         no, order = jnp.zeros((), bool), jnp.full(self.env.num_actions, -1, jnp.int32)
         return {"cost": cost, "total": total, "illegal": no, "order": order, "task": task}
 
 
 class TimeSteps:
-    """What jumanji and Stoa, whose abstract classes are called alike, leave open.
+    """Time steps of the environment, in the form that jumanji and Stoa share.
 
     Attributes:
       episodes: what is played.
@@ -163,18 +163,18 @@ class TimeSteps:
         )
 
     def _shown(self, obs: Any) -> Any:
-        """An observation as the library's spaces have it."""
+        """Converts an observation to the form of the library's spaces."""
         return obs
 
 
 def order_ids(state: State, params: EnvParams) -> Int[Array, " A"]:
-    """The vertex ids eliminated so far, in their order; -1 after them."""
+    """Returns the vertex ids eliminated so far, in order; -1 after them."""
     ids = params.vertex_ids[jnp.maximum(state.order, 0)]
     return jnp.where(state.order >= 0, ids, -1)
 
 
 def bounds(space: Any) -> tuple[tuple[int, ...], np.dtype, Any, Any]:
-    """Shape, dtype and bounds of a Gymnasium space of one array; a mask's dtype is bool."""
+    """Returns shape, dtype and bounds of a Gymnasium space of one array; a mask's dtype is bool."""
     import gymnasium
 
     if isinstance(space, gymnasium.spaces.MultiBinary):
@@ -184,7 +184,7 @@ def bounds(space: Any) -> tuple[tuple[int, ...], np.dtype, Any, Any]:
 
 
 def check_kind(env: VertexEnv, library: str) -> None:
-    """Checks that observations are arrays side by side.
+    """Checks that the kind of observations has a space in the library: all but packed ones.
 
     Raises:
       ValueError: they are the state's own bits.

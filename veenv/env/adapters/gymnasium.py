@@ -128,11 +128,11 @@ class GymVertexEnv(GymTasks, gymnasium.Env[Any, np.int64]):  # pyright: ignore[r
         obs, self._state, reward, terminated, truncated, info = self._step(
             None, state, slot, self._params
         )
-        found = self._info({name: value.item() for name, value in info.items()})
-        return to_numpy(obs), float(reward), bool(terminated), bool(truncated), found
+        infos = self._info({name: value.item() for name, value in info.items()})
+        return to_numpy(obs), float(reward), bool(terminated), bool(truncated), infos
 
     def action_masks(self) -> Bool[np.ndarray, " A"]:
-        """Legal actions of the current state (the name that sb3-contrib's MaskablePPO calls).
+        """Returns the legal actions; sb3-contrib's MaskablePPO calls it by this name.
 
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
@@ -140,7 +140,7 @@ class GymVertexEnv(GymTasks, gymnasium.Env[Any, np.int64]):  # pyright: ignore[r
         return self._action_masks()
 
     def render(self) -> Any:
-        """The current state as the render mode says: text, or an image (uint8 [height, width, 3]).
+        """Draws the current state in the render mode: text, or an image (uint8 [height, width, 3]).
 
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.

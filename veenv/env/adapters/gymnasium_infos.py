@@ -1,4 +1,4 @@
-"""What the vector environment is asked and says, as Gymnasium wants it: actions, modes, infos."""
+"""Checks and conversions of the vector environment: actions, autoreset modes and infos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def final_orders(
     end: State,
     done: Bool[np.ndarray, " B"],
 ) -> dict[str, np.ndarray]:
-    """The vertex ids of the episodes that ended legally, and where these are."""
+    """Returns the vertex ids of the episodes that ended legally, and a flag for each episode."""
     orders, slots = np.full(len(done), None, object), np.asarray(end.order)
     legal = done & ~np.asarray(end.action_mask).any(-1)
     for i in np.flatnonzero(legal):
@@ -34,17 +34,17 @@ def final_infos(
     indices: Int[np.ndarray, " B"],
     obs: Obs,
     end: State,
-    found: dict[str, np.ndarray],
+    infos: dict[str, np.ndarray],
     done: Bool[np.ndarray, " B"],
 ) -> dict[str, Any]:
-    """The infos about episodes that ended: ``final_obs`` and ``final_info``.
+    """Returns the infos about episodes that ended: ``final_obs`` and ``final_info``.
 
     Args:
       tasks: the tasks.
       indices: which of them each environment plays.
       obs: the observations at the end.
       end: the states at the end.
-      found: the infos of the step.
+      infos: the infos of the step.
       done: where an episode has ended.
     """
     observations, names = (np.full(len(done), None, object) for _ in range(2))
@@ -52,7 +52,7 @@ def final_infos(
         observations[i] = jax.tree.map(lambda value, i=i: value[i].copy(), obs)
         names[i] = tasks.names[indices[i]]
     info: dict[str, Any] = {}
-    for name, value in {**found, "action_mask": mask_of(end)}.items():
+    for name, value in {**infos, "action_mask": mask_of(end)}.items():
         where = done.reshape(-1, *[1] * (value.ndim - 1))
         info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
     info |= {"task": names, "_task": done.copy(), **final_orders(tasks, indices, end, done)}
@@ -71,7 +71,7 @@ def with_flags(info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def as_slots(actions: Any, num_envs: int, num_actions: int) -> Int[np.ndarray, " B"]:
-    """Actions as int32 [B]; what is out of range becomes -1.
+    """Returns actions as int32 [B]; those out of range become -1.
 
     Raises:
       TypeError: they are not integers.
@@ -85,13 +85,13 @@ def as_slots(actions: Any, num_envs: int, num_actions: int) -> Int[np.ndarray, "
     if slots.shape != (num_envs,):
         raise ValueError(f"expected actions of shape ({num_envs},), got {slots.shape}")
     legal = (slots >= 0) & (slots < num_actions)
-    found = np.full(slots.shape, -1, np.int32)
-    found[legal] = slots[legal]
-    return found
+    checked = np.full(slots.shape, -1, np.int32)
+    checked[legal] = slots[legal]
+    return checked
 
 
 def check_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    """The mode, by itself or by its name.
+    """Returns the autoreset mode that a mode or its name stands for.
 
     Raises:
       ValueError: there is no such mode, or nothing would be reset.

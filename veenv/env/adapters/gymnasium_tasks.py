@@ -1,4 +1,4 @@
-"""What both Gymnasium adapters share: tasks, actions, observations and pictures."""
+"""Tasks, actions, observations and pictures: the parts that both Gymnasium adapters share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution | Vert
 
 
 class GymTasks:
-    """The tasks of an adapter, and what is played at the moment."""
+    """The tasks of an adapter and the state of the current episodes."""
 
     def _set_up(
         self,
@@ -39,7 +39,7 @@ class GymTasks:
         observation: ObservationKind | None,
         max_edges: int | None,
     ) -> None:
-        """Nothing is played yet; the arguments are those of the adapters."""
+        """Stores the adapter's arguments and makes its programs; starts no episode."""
         self.render_mode = check_render_mode(render_mode)
         self.tasks = task_distribution(task, cost, shaping, scaled)
         if observation is not None:
@@ -55,7 +55,7 @@ class GymTasks:
 
     @property
     def spec(self) -> Any:
-        """What Gymnasium has made this of; ``max_episode_steps`` is one more than there can be.
+        """Gymnasium's spec; its default ``max_episode_steps`` is one more than an episode can last.
 
         So a `TimeLimit` that is made of it never truncates.
         """
@@ -69,26 +69,26 @@ class GymTasks:
             self._spec.max_episode_steps = most + 1
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the programs."""
+        """Returns the attributes to pickle, without the compiled programs."""
         return {k: v for k, v in self.__dict__.items() if not hasattr(v, "lower")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Takes over what was pickled, and makes the programs again."""
+        """Restores the pickled attributes and makes the programs anew."""
         self.__dict__.update(state)
         self._compile()
 
     def _begun(self, method: str) -> State:
-        """The state, which `method` needs."""
+        """Returns the current state, which `method` needs."""
         if self._state is None:
             raise ResetNeeded(f"call reset before {method}")
         return self._state
 
     def _action_masks(self) -> np.ndarray:
-        """The legal actions, bool."""
+        """Returns the legal actions, bool."""
         return np.array(self._begun("action_masks").action_mask)
 
     def _picture(self, index: int, state: State) -> Any:
-        """A state of the task `index`, as the mode says: text or an image."""
+        """Draws a state of the task `index` in the render mode: text or an image."""
         name, graph = self.tasks.names[index], self.tasks.graphs[index]
         frame = Frame.of(name, graph, state, self.tasks.task(index))
         return ansi(frame) if self.render_mode == "ansi" else rgb_array(frame)
@@ -97,7 +97,7 @@ class GymTasks:
 def task_distribution(
     task: Tasks, cost: CostModel | None, shaping: Shaping, normalise: bool
 ) -> TaskDistribution:
-    """The tasks an adapter was asked for.
+    """Returns the tasks that an adapter's arguments stand for.
 
     Raises:
       TypeError: as `TaskDistribution.of`.
@@ -110,11 +110,11 @@ def task_distribution(
     if isinstance(task, TaskDistribution):
         asked = {"cost": cost, "shaping": shaping, "normalise": normalise or None}
         for name, value in asked.items():
-            own = getattr(task.env, name)
-            if value is not None and value != own:
+            fixed = getattr(task.env, name)
+            if value is not None and value != fixed:
                 raise ValueError(
-                    f"what is played has {name}={own!r} of its own, got {value!r}: give it to "
-                    "TaskDistribution.of or veenv.make"
+                    f"the environment or task set has {name}={fixed!r} of its own, got {value!r}: "
+                    "pass it to TaskDistribution.of or veenv.make"
                 )
         return task
     if isinstance(task, Graph) or not isinstance(task, Iterable):
@@ -125,7 +125,7 @@ def task_distribution(
 
 
 def check_render_mode(mode: str | None) -> str | None:
-    """Returns the mode.
+    """Checks and returns the render mode.
 
     Raises:
       ValueError: if there is no such mode.
@@ -136,7 +136,7 @@ def check_render_mode(mode: str | None) -> str | None:
 
 
 def chosen_task(tasks: TaskDistribution, options: dict[str, Any] | None) -> int | None:
-    """The position of the task that the options of a reset name, if any.
+    """Returns the position of the task that the options of a reset name, if any.
 
     Raises:
       ValueError: if an option or the task is unknown.
@@ -150,7 +150,7 @@ def chosen_task(tasks: TaskDistribution, options: dict[str, Any] | None) -> int 
 
 
 def as_slot(action: Any, num_actions: int) -> np.int32:
-    """An action as an int32; what is out of range becomes -1.
+    """Returns an action as an int32; one out of range becomes -1.
 
     Raises:
       TypeError: if it is not an integer.
@@ -168,13 +168,13 @@ def as_slot(action: Any, num_actions: int) -> np.int32:
 
 
 def to_numpy(obs: Any) -> Obs:
-    """An observation, single or batched, as fresh NumPy arrays, as its space has them."""
+    """Copies an observation, single or batched, to NumPy arrays with the dtypes of its space."""
     if isinstance(obs, jax.Array):
         return np.array(obs)
-    found = {name: np.array(value) for name, value in as_fields(obs).items()}
-    return {**found, "action_mask": found["action_mask"].astype(np.int8)}
+    arrays = {name: np.array(value) for name, value in as_fields(obs).items()}
+    return {**arrays, "action_mask": arrays["action_mask"].astype(np.int8)}
 
 
 def mask_of(state: State) -> np.ndarray:
-    """The legal actions of one state, or of several, int8."""
+    """Returns the legal actions of one state or several, int8."""
     return np.array(state.action_mask).astype(np.int8)

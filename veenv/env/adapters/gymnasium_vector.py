@@ -42,7 +42,7 @@ _BLOCK = 1 << 22  # of a larger one, whose parts are copied while they are in th
 
 
 def _holders(arrays: dict[str, np.ndarray]) -> int:
-    """References to the array of a dictionary that has the most."""
+    """Returns the largest reference count among the arrays of a dictionary."""
     return max(sys.getrefcount(array) for array in arrays.values())
 
 
@@ -164,12 +164,12 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         self._observe = jax.jit(observe)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but programs and what was shown."""
+        """Returns the attributes to pickle, without programs and observations."""
         return {**super().__getstate__(), "_shown": []}
 
     def _show(self, state: State, params: EnvParams) -> Obs:
-        """The observations of all environments, in arrays that nobody else holds."""
-        found = next((arrays for arrays in self._shown if _holders(arrays) <= _NOBODY), None)
+        """Copies all environments' observations to arrays that no caller still holds."""
+        buffers = next((arrays for arrays in self._shown if _holders(arrays) <= _NOBODY), None)
         last = self.num_envs - self._block
         begins = [min(first, last) for first in range(0, self.num_envs, self._block)]
         upcoming = self._observe(state, params, np.int32(0))
@@ -178,15 +178,15 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
             if first < last:  # is made while this one is copied
                 upcoming = self._observe(state, params, np.int32(begins[index + 1]))
             parts = {"": seen} if isinstance(seen, jax.Array) else as_fields(seen)
-            if found is None:
+            if buffers is None:
                 shapes = {n: (self.num_envs, *x.shape[1:]) for n, x in parts.items()}
                 types = {n: np.int8 if x.dtype == bool else x.dtype for n, x in parts.items()}
-                found = {n: np.empty(shape, types[n]) for n, shape in shapes.items()}
-                self._shown = [*self._shown[-1:], found]  # what a loop still holds, and this
+                buffers = {n: np.empty(shape, types[n]) for n, shape in shapes.items()}
+                self._shown = [*self._shown[-1:], buffers]  # what a loop still holds, and this
             for name, value in parts.items():
-                found[name][first : first + self._block] = np.asarray(value)
-        assert found is not None
-        return found[""] if "" in found else dict(found)
+                buffers[name][first : first + self._block] = np.asarray(value)
+        assert buffers is not None
+        return buffers[""] if "" in buffers else dict(buffers)
 
     def _step_one(
         self,
@@ -196,7 +196,7 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         upcoming: EnvParams | None,
         ended: Bool[Array, ""],
     ) -> tuple[State, State, EnvParams | None, Any]:
-        """One step, and a reset where it ends the episode, or where the step before did.
+        """Steps one environment, and resets it where this step or the one before ended the episode.
 
         Args:
           state: the state.
@@ -298,7 +298,7 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         terminated, truncated = np.array(terminated), np.array(truncated)
         done = terminated | truncated
         reset = self._ended if self._next_step else done
-        found = {name: np.array(value) for name, value in info.items()}
+        current = {name: np.array(value) for name, value in info.items()}
         ended: dict[str, Any] = {}
         if self._next_step:
             self._ended = done
@@ -307,21 +307,21 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         else:
             if done.any():
                 last = self._show(end, before)
-                ended = final_infos(self.tasks, self._indices, last, end, found, done)
+                ended = final_infos(self.tasks, self._indices, last, end, current, done)
                 del last
-            found = {name: np.where(done, np.zeros_like(x), x) for name, x in found.items()}
+            current = {name: np.where(done, np.zeros_like(x), x) for name, x in current.items()}
         self._indices = np.where(reset, following, self._indices)
-        found |= {"action_mask": mask_of(after), "task": self._names()}
-        infos = {**with_flags(found), **ended}
+        current |= {"action_mask": mask_of(after), "task": self._names()}
+        infos = {**with_flags(current), **ended}
         obs = self._show(after, self._params)
         return obs, np.array(reward, np.float64), terminated, truncated, infos
 
     def _names(self) -> np.ndarray:
-        """The names of the tasks that are played, an object array."""
+        """Returns the names of the current tasks, an object array."""
         return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
 
     def action_masks(self) -> Bool[np.ndarray, "B A"]:
-        """Legal actions of every environment.
+        """Returns the legal actions of every environment.
 
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
@@ -329,7 +329,7 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         return self._action_masks()
 
     def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A picture of every environment, as the render mode says; None without one.
+        """Draws every environment in the render mode; returns None without one.
 
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.

@@ -80,7 +80,7 @@ class GymnaxEnv:
 
     @property
     def default_params(self) -> EnvParams:
-        """The graph as data; those of all tasks, stacked, where there are several."""
+        """The graph as data; with several tasks, the stacked params of all."""
         return self.env.default_params if self.tasks is None else self.tasks.params
 
     @property
@@ -126,7 +126,7 @@ class GymnaxEnv:
         return self._view(self._episodes.observe(state, params))
 
     def render(self, state: Any, params: EnvParams | None = None) -> UInt8[np.ndarray, "600 960 3"]:
-        """The graph that is left, laid out by depth; of the environment's own tasks only."""
+        """Draws the remaining graph, laid out by depth; for the environment's own tasks only."""
         del params
         if isinstance(state, Episode):
             return self._all.picture(state.state, state.task)
@@ -145,7 +145,7 @@ class GymnaxEnv:
     def reset_env(
         self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
     ) -> tuple[Any, Any]:
-        """`reset`, under the name by which `step` calls it: gymnax's bridges batch `reset` itself.
+        """Calls `reset`: `step` needs this name, as gymnax's bridges batch `reset` itself.
 
         Raises:
           ValueError: there are several tasks and no key to draw one.
@@ -165,7 +165,7 @@ class GymnaxEnv:
         action: ArrayLike,
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
-        """`step_env`, followed by a reset if it ended the episode.
+        """Calls `step_env`, then resets if that ended the episode.
 
         Raises:
           ValueError: as `reset`.
@@ -188,7 +188,7 @@ class GymnaxEnv:
         action: ArrayLike,
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
-        """One step without a reset; the tuple described above."""
+        """Takes one step without a reset; returns the tuple described above."""
         if self._episodes is None:
             obs, state, reward, terminated, _, info = self.env.step(key, state, action, params)
             info["order"] = order_ids(state, self.default_params if params is None else params)
@@ -206,7 +206,7 @@ class GymnaxEnv:
 
 
 def _space_of(tree: Any) -> gymnasium.Space[Any]:
-    """The space of the arrays of a dataclass, by the names of its fields."""
+    """Returns the space of the arrays of a dataclass, by the names of its fields."""
     if hasattr(tree, "__dataclass_fields__"):
         fields = {name: getattr(tree, name) for name in tree.__dataclass_fields__}
         return gymnasium.spaces.Dict({n: _space_of(x) for n, x in fields.items() if x is not None})
@@ -217,7 +217,7 @@ def _space_of(tree: Any) -> gymnasium.Space[Any]:
 
 
 def _as_gymnax(space: Any) -> Any:
-    """The same space in gymnax's class where gymnax is installed, as its users test for it."""
+    """Converts a space to gymnax's class where gymnax is installed, as its users test for it."""
     try:
         spaces = importlib.import_module("gymnax.environments.spaces")
     except ImportError:

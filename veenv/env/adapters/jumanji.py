@@ -16,7 +16,7 @@ from veenv.env.task_set import TaskDistribution
 
 
 def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
-    """An environment, or tasks of which every reset draws one, as jumanji's class.
+    """Wraps an environment, or a task set of which every reset draws a task, in jumanji's class.
 
     ``reset(key) -> (state, timestep)`` and ``step(state, action) -> (state, timestep)`` with
     jumanji's own ``TimeStep``; ``timestep.extras`` has ``cost``, ``total``, ``illegal``, ``task``
@@ -56,7 +56,7 @@ def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
 
 
 class _Jumanji(TimeSteps):
-    """What jumanji's abstract class leaves open."""
+    """Implements the abstract methods of `jumanji.env.Environment`."""
 
     types, last = "jumanji.types", "LAST"
 
@@ -69,7 +69,7 @@ class _Jumanji(TimeSteps):
         return self._go_on(state, action)
 
     def render(self, state: Episode) -> UInt8[np.ndarray, "600 960 3"]:
-        """The graph that is left, laid out by depth."""
+        """Draws the remaining graph, laid out by depth."""
         return self.episodes.picture(state.state, state.task)
 
     @cached_property

@@ -18,7 +18,7 @@ from veenv.env.task_set import TaskDistribution
 
 
 def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
-    """An environment, or tasks of which every reset draws one, as Stoa's class.
+    """Wraps an environment, or a task set of which every reset draws a task, in Stoa's class.
 
     As `veenv.env.adapters.jumanji.to_jumanji`, but the observation is a dictionary (an array if
     it is flat), as Stoa's spaces want it, and an episode ends as ``TERMINATED``.
@@ -54,7 +54,7 @@ def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
 
 
 class _Stoa(TimeSteps):
-    """What Stoa's abstract class leaves open."""
+    """Implements the abstract methods of `stoa.environment.Environment`."""
 
     types, last = "stoa.env_types", "TERMINATED"
 
@@ -74,7 +74,7 @@ class _Stoa(TimeSteps):
     def render(
         self, state: Episode, env_params: EnvParams | None = None
     ) -> UInt8[np.ndarray, "600 960 3"]:
-        """The graph that is left, laid out by depth; of the environment's own tasks only."""
+        """Draws the remaining graph, laid out by depth; for the environment's own tasks only."""
         del env_params
         return self.episodes.picture(state.state, state.task)
 
