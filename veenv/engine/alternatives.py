@@ -183,7 +183,7 @@ def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> 
 
 def mode_of(program: Program, name: str, request: Request) -> Callable[..., Any]:
     """A mode of JAX: from arguments to what is asked for."""
-    again, inputs = program.again, program.avals[: program.num_inputs]
+    again, inputs = program.replay, program.avals[: program.num_inputs]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:

@@ -128,7 +128,7 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
     def of(*args: Any, **kwargs: Any) -> Any:
         program = trace(fun, args, kwargs, argnums=argnum)
         if is_symbolic(program):
-            return _by_hessian(program.again, args, kwargs, argnum)
+            return _by_hessian(program.replay, args, kwargs, argnum)
         every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
         if any(_compat.own_rule(e.primitive, e.params) for e in every):
             program = linearise(program).program  # with the values that rules close over

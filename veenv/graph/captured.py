@@ -1,4 +1,4 @@
-"""Programs for derivative rules that close over what the function computes.
+"""Traces functions whose derivative rules close over values that the function computes.
 
 Traced with `at_once`, what does not depend on the inputs has a value that outlives the trace; where
 a rule closes over what does, the function is one equation, which a mode of JAX differentiates.
@@ -24,7 +24,7 @@ source_info_util.register_exclusion(__file__)
 
 
 class _Known(jax.core.Trace):
-    """Sends each operation to the trace of the arguments, or past it to the one outside."""
+    """A trace that records operations on its arguments, and evaluates all others outside of it."""
 
     def __init__(self, outside: Any, inside: Any):
         super().__init__()
@@ -32,9 +32,9 @@ class _Known(jax.core.Trace):
         self.parent_trace = inside
 
     def _send(self, name: str, primitive: Any, *args: Any, **params: Any) -> Any:
-        values = [x for some in args if isinstance(some, (list, tuple)) for x in some]
-        moved = any(isinstance(x, jax.core.Tracer) and x._trace is self._inside for x in values)
-        trace = self._inside if moved else self._outside
+        values = [x for group in args if isinstance(group, (list, tuple)) for x in group]
+        active = any(isinstance(x, jax.core.Tracer) and x._trace is self._inside for x in values)
+        trace = self._inside if active else self._outside
         with set_current_trace(trace):
             return getattr(trace, name)(primitive, *args, **params)
 
@@ -55,7 +55,7 @@ class _Known(jax.core.Trace):
 
 
 def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for `jax.make_jaxpr` that computes outside of it what its arguments do not move.
+    """Wraps a function for `jax.make_jaxpr`: what does not depend on its arguments has a value.
 
     What derivative rules close over has a value then that outlives the trace.
     """
@@ -71,7 +71,7 @@ def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Whole(Function):
-    """A function which only a mode of JAX can differentiate, `backward` by a rule for cotangents.
+    """A function as one equation that JAX differentiates; `backward` if by a cotangent rule.
 
     `refused` says why it was not traced to more equations.
     """
@@ -88,21 +88,21 @@ def as_one_equation(
     out_avals: Sequence[Any],
     refused: Exception,
 ) -> Any:
-    """A `veenv.graph.program.Program` of one equation: the function itself."""
+    """Returns a `veenv.graph.program.Program` of one equation: the function itself."""
 
     def run(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
 
-    others = jax.tree.leaves(args[-1])
+    nondiff = jax.tree.leaves(args[-1])
     every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
-    count = program.num_inputs + len(others)
+    count = program.num_inputs + len(nondiff)
     avals = (*program.avals[:count], *out_avals)
-    made = tuple(range(count, len(avals)))
+    results = tuple(range(count, len(avals)))
     equation = Equation(
         Whole(run, any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in every), refused),
         {},
         tuple(range(count)),
-        made,
+        results,
         avals[:count],
         avals[count:],
         next((e.source for e in program.equations), ""),
@@ -110,10 +110,10 @@ def as_one_equation(
     split = len(program.outputs)
     return replace(
         program,
-        constants=program.constants[: len(others)],
+        constants=program.constants[: len(nondiff)],
         equations=(equation,),
-        outputs=made[:split],
-        vertex_variables=made,
+        outputs=results[:split],
+        vertex_variables=results,
         avals=avals,
-        aux=program.aux and (made[split:], *program.aux[1:]),
+        aux=program.aux and (results[split:], *program.aux[1:]),
     )

@@ -1,4 +1,4 @@
-"""Functions with a derivative rule of their own, seen through that rule.
+"""Functions with a custom derivative rule, differentiated through the rule's linear program.
 
 The tangent map of a `custom_jvp` call (or the cotangent map of a `custom_vjp` call) is a linear
 program.  Its own graph, eliminated completely, gives the structure of the partials: an
@@ -49,7 +49,7 @@ class Inner:
         return is_linear(self.program)
 
     def zeros(self) -> list[Any]:
-        """Inputs to evaluate the program at: it is linear, so any will do."""
+        """Returns inputs to evaluate the program at: it is linear, so any will do."""
         inputs = self.program.avals[: self.program.num_inputs]
         return [_compat.varying_as(jnp.zeros(a.shape, a.dtype), a) for a in inputs]
 
@@ -59,11 +59,11 @@ class CapturedValueError(jax.errors.UnexpectedTracerError):
 
 
 class RuleShapeError(TypeError):
-    """A derivative rule's results have other shapes than what they are the derivatives of."""
+    """A derivative rule returns arrays of other shapes than its function's operands or results."""
 
 
 def inner_program(site: Site) -> Inner | None:
-    """The program of an equation with a custom rule; None for any other equation.
+    """Traces the rule of an equation with a custom rule; None for any other equation.
 
     That of a cotangent rule need not be linear (`cotangent_rules`).
     """
@@ -72,20 +72,20 @@ def inner_program(site: Site) -> Inner | None:
     if kind is None or not results:
         return None
 
-    def call(primals: list[Any], *moving: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    def call(primals: list[Any], *active: Any) -> tuple[tuple[Any, ...], list[Any]]:
         full = list(primals)
-        for i, value in zip(operands, moving, strict=True):
+        for i, value in zip(operands, active, strict=True):
             full[i] = value
         every = _compat.bind(site.primitive, site.params, full)
         return tuple(every[k] for k in results), every
 
     def pushed(tangents: list[Any], primals: list[Any]) -> Any:
-        moving = [primals[i] for i in operands]
-        return jax.jvp(lambda *v: call(primals, *v), moving, tangents, has_aux=True)[1:]
+        active = [primals[i] for i in operands]
+        return jax.jvp(lambda *v: call(primals, *v), active, tangents, has_aux=True)[1:]
 
     def pulled(cotangents: list[Any], primals: list[Any]) -> Any:
-        moving = [primals[i] for i in operands]
-        _, pull, outs = jax.vjp(lambda *v: call(primals, *v), *moving, has_aux=True)
+        active = [primals[i] for i in operands]
+        _, pull, outs = jax.vjp(lambda *v: call(primals, *v), *active, has_aux=True)
         return pull(tuple(cotangents)), outs
 
     def traced(run: Callable[..., Any], over: Sequence[Any]) -> Program:
@@ -93,8 +93,8 @@ def inner_program(site: Site) -> Inner | None:
         args = [shape_of(a) for a in over], [shape_of(a) for a in site.in_avals]
         return trace(run, args, has_aux=True, plain=True)
 
-    given, outs = [site.in_avals[i] for i in operands], [site.out_avals[k] for k in results]
-    program = None if backward else traced(pushed, given)
+    ins, outs = [site.in_avals[i] for i in operands], [site.out_avals[k] for k in results]
+    program = None if backward else traced(pushed, ins)
     if program is None or walk.holds(program.equations, _compat.TANGENTS):  # a vjp inside of a jvp
         backward, program = True, traced(pulled, outs)
     if any(map(_compat.is_over, program.constants)):
@@ -104,7 +104,7 @@ def inner_program(site: Site) -> Inner | None:
             "around it: make the value an argument of the function; see "
             "errors.html#capturedvalueerror"
         )
-    _check_shapes(site, program, given if backward else outs)
+    _check_shapes(site, program, ins if backward else outs)
 
     def transposes() -> bool:
         try:
@@ -119,12 +119,12 @@ def inner_program(site: Site) -> Inner | None:
 
 
 def _without_tangents(program: Program) -> Program:
-    """A tangent rule without what it does with its tangents alone, as JAX transposes it."""
-    moved = walk.dependent(program.equations, range(program.num_inputs))
+    """Drops effects of a tangent rule that use only tangents, as JAX does when it transposes."""
+    dependent = walk.dependent(program.equations, range(program.num_inputs))
 
     def goes(e: Equation) -> bool:
         alone = all(v is None for v in e.outputs)
-        return bool(e.effects) and alone and not moved.isdisjoint(walk.operands(e))
+        return bool(e.effects) and alone and not dependent.isdisjoint(walk.operands(e))
 
     return replace(program, equations=tuple(e for e in program.equations if not goes(e)))
 
@@ -149,7 +149,7 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
 
 @dataclass(frozen=True)
 class Cotangents:
-    """What is proven of the cotangent rules of an equation and in its bodies."""
+    """Proven properties of the cotangent rules of an equation and in its bodies."""
 
     linear: bool = True  # they are linear
     zero: bool = True  # they give nothing for no cotangent
@@ -157,7 +157,7 @@ class Cotangents:
     effects: bool = False  # one does more than compute
 
     def __and__(self, other: Cotangents) -> Cotangents:
-        """What holds of both."""
+        """Returns the properties that hold of both."""
         return Cotangents(
             self.linear and other.linear,
             self.zero and other.zero,
@@ -171,18 +171,18 @@ LINEAR = Cotangents()
 
 
 def cotangent_rules(site: Site) -> Cotangents:
-    """What is proven of the cotangent rules of an equation and in its bodies."""
+    """Proves properties of the cotangent rules of an equation and in its bodies."""
     kind = _compat.own_rule(site.primitive, site.params)
     if kind is not None:  # JAX differentiates its rule, not its body
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    moving = _Moving(site.realify)
-    moving.equation(site, list(site.active))
-    return moving.found
+    activity = _Activity(site.realify)
+    activity.equation(site, list(site.active))
+    return activity.proven
 
 
 def proven(inner: Inner) -> Cotangents:
-    """What is proven of one rule.
+    """Proves properties of one rule.
 
     A tangent rule that JAX transposes counts as linear, a cotangent rule that does more than
     compute does not: it is run as reverse mode runs it.
@@ -193,27 +193,27 @@ def proven(inner: Inner) -> Cotangents:
     return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 
-class _Moving(walk.Domain[bool]):
-    """Whether values have a tangent; finds what is proven of the rules that are met with one.
+class _Activity(walk.Domain[bool]):
+    """Activity analysis: marks values with a tangent, and collects properties of the rules met.
 
     A user's rule may refuse, with any exception, to be differentiated by what is constant where it
     stands: an operand of a body moves only where something that moves comes to it.
     """
 
     def __init__(self, realify: bool):
-        self.found, self._realify = LINEAR, realify
+        self.proven, self._realify = LINEAR, realify
         self._known: dict[tuple[int, ...], Cotangents] = {}
 
     def constant(self, value: Any) -> bool:
-        """A constant does not move."""
+        """Returns False: a constant has no tangent."""
         return False
 
     def join(self, a: bool, b: bool) -> bool:
-        """What may move moves."""
+        """Returns whether either value may have a tangent."""
         return a or b
 
     def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
-        """The results of what JAX differentiates by a rule, which is looked at."""
+        """Marks the results of an equation, and proves properties of its rule."""
         outs = walk.out_avals(equation)
         pairs = zip(ins, walk.in_avals(equation), strict=True)
         active = [moves and is_differentiable(aval) for moves, aval in pairs]
@@ -222,11 +222,11 @@ class _Moving(walk.Domain[bool]):
         key = (id(equation), *active)
         if key not in self._known:
             self._known[key] = self._rules(equation, active)
-            self.found &= self._known[key]
+            self.proven &= self._known[key]
         return list(map(is_differentiable, outs))
 
     def _rules(self, equation: Any, active: list[bool]) -> Cotangents:
-        """Of an equation with a rule, or with bodies, in which then all moves."""
+        """Proves properties of an equation's rule, or of its bodies with all operands active."""
         if _compat.own_rule(equation.primitive, equation.params) is not None:
             avals = walk.in_avals(equation), walk.out_avals(equation)
             source = getattr(equation, "source", None) or _compat.source_line(equation)
@@ -238,19 +238,19 @@ class _Moving(walk.Domain[bool]):
                 raise
             except Exception:  # then nothing is known of it
                 return Cotangents(linear=False, zero=False)
-        inner = _Moving(self._realify)
+        inner = _Activity(self._realify)
         for body in _compat.bodies(equation.params):
             inner.results(body, dict.fromkeys((*body.invars, *body.constvars), True), ())
-        return inner.found
+        return inner.proven
 
 
 def definition(site: Site) -> Hashable:
-    """Names the function an equation calls, so that its rule is known when met inside itself."""
+    """Names the function an equation calls, so that its rule is recognised inside itself."""
     return site.primitive.name, _compat.function_source(site.params)
 
 
 def shape_of(aval: Any) -> Any:
-    """An argument to trace with: of the shape and dtype of a variable."""
+    """Returns an argument to trace with, of the shape and dtype of a variable."""
     if aval.dtype == jax.dtypes.float0:
         return np.zeros(aval.shape, aval.dtype)
     return _compat.abstract(aval)

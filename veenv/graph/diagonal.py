@@ -21,8 +21,6 @@ from veenv.rules.base import Pairs, Site, find, is_complex
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE
 
-# How derivatives flow through an equation with a body: a loop, branches, a linear solve.
-
 Move = tuple[int, int, Mapping[int, int]]
 """From one node to another: a partial, as the out axis that each of its in axes is paired with."""
 
@@ -33,7 +31,7 @@ Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
 
 @dataclass
 class Flow:
-    """How derivatives flow through an equation with a body."""
+    """Dataflow of derivatives through an equation with a body: a loop, branches or a solve."""
 
     moves: list[Move] = field(default_factory=list)  # the partials between nodes, which are numbers
     # for each operand that moves something, the node it enters at, and how many axes it has more in
@@ -61,7 +59,7 @@ _SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays ha
 
 
 def forwards(moves: Iterable[Move]) -> Forwards:
-    """For each node where the moves from it go, and how."""
+    """Groups moves by source: for each node its targets and the axes paired."""
     ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
     for v, w, pairs in moves:
         ways.setdefault(v, []).append((w, pairs))
@@ -69,7 +67,7 @@ def forwards(moves: Iterable[Move]) -> Forwards:
 
 
 def reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
-    """The nodes at the ends of all ways from some nodes, themselves included."""
+    """Returns the nodes reachable from `start`, itself included."""
     front = [*start]
     reached = {*front}
     while front:
@@ -81,7 +79,7 @@ def reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
 
 
 def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> list[int | None]:
-    """Adds a body's moves, operands by name, other nodes from `first` on; gives its results."""
+    """Adds a body's moves, operands by name, other nodes from `first` on; returns its results."""
 
     def node(n: int) -> int:
         return names[n] if n in names else first + n
@@ -91,7 +89,7 @@ def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> lis
 
 
 def _loop(site: Site, loop: walk.LoopParts, body: BodyOf) -> Flow:
-    """A loop: what is carried is one node, before and after; the test moves nothing."""
+    """Builds the flow of a loop: a carried value is one node; the test moves nothing."""
     more, (skipped, start, end) = int(loop.length != 1), loop.ends
     flow = Flow(carried=frozenset(range(start - skipped, end - skipped)))
     every = range(len(site.in_avals) - skipped)
@@ -108,7 +106,7 @@ def _loop(site: Site, loop: walk.LoopParts, body: BodyOf) -> Flow:
 
 
 def _cond(site: Site, body: BodyOf) -> Flow:
-    """Branches: any of them may be taken."""
+    """Builds the flow of a cond, in which any branch may be taken."""
     num_operands, num_results = len(site.in_avals) - 1, len(site.out_avals)
     flow = Flow(
         operands={1 + i: (i, 0) for i in range(num_operands)},
@@ -126,7 +124,7 @@ def _cond(site: Site, body: BodyOf) -> Flow:
 
 
 def _solve(site: Site, body: BodyOf) -> Flow:
-    """A linear solve: diagonal where the matrix is and the solver, which may be inexact, is too.
+    """Builds the flow of a linear solve: diagonal where both its matrix and its solver are.
 
     The unknowns go through the product with the matrix, which adds to the right side, and from
     there through the solver.  JAX applies the solver to tangents and does not differentiate it, so
@@ -157,7 +155,7 @@ def _solve(site: Site, body: BodyOf) -> Flow:
 
 
 def _flow(site: Site, body: BodyOf) -> Flow | None:
-    """How derivatives flow through a body; None if that cannot be found.
+    """Builds the flow through a body; None if a primitive in it has no derivative.
 
     A body does not say which of its operands are constant, so all count as variables here, and a
     primitive may have no derivative by those that nobody differentiates by.
@@ -173,7 +171,7 @@ def _flow(site: Site, body: BodyOf) -> Flow | None:
 
 @dataclass(frozen=True)
 class Ways:
-    """Where the axes of one operand come to."""
+    """Nodes and axes that the axes of one operand reach."""
 
     reached: set[int]  # the nodes that depend on the operand
     mixed: set[int]  # those that do so through a step before their own
@@ -198,7 +196,7 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
     rows = cache(lambda: rule(replace(site, diagonal=None)))
 
     def of_rule(result: int, operand: int) -> Pairs:
-        """The δs of real arrays: complex ones have an axis more, behind all others."""
+        """Returns the δs of real arrays: complex ones have one axis more, behind all others."""
         p = rows()[result][operand]
         pairs = () if p is None else enumerate(p.executed.pairs)
         return tuple((k, j) for k, j in pairs if j != FREE)
@@ -207,25 +205,25 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
 
 
 def _apart(site: Site, result: int, operand: int) -> Pairs | None:
-    """The axes along which a primitive does the same at each index; None of a choice's others."""
+    """Returns the axes along which a primitive acts per index; None if an operand only selects."""
     known = facts(site.primitive.name)
     if known.form == "window" and known.linear is not None and operand:
         return None  # it only decides what is taken of the first
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
     pairs = ((t.out, t.ins[operand]) for t in axis_mappings(site))
-    found = ((k, j) for k, j in pairs if k is not None and j is not None)
+    axis_pairs = ((k, j) for k, j in pairs if k is not None and j is not None)
     return tuple(
-        (_squeezed(out, k), _squeezed(shape, j)) for k, j in found if out[k] == shape[j] != 1
+        (_squeezed(out, k), _squeezed(shape, j)) for k, j in axis_pairs if out[k] == shape[j] != 1
     )
 
 
 def _squeezed(shape: Sequence[int], axis: int) -> int:
-    """Number of an axis when those of size one are left out."""
+    """Returns the number of an axis when those of size one are left out."""
     return sum(n != 1 for n in shape[:axis])
 
 
 def _rank(site: Site, operand: int) -> int:
-    """Number of axes of an operand that are not of size one, the parts of complex ones included."""
+    """Counts an operand's axes that are not of size one, the parts of complex ones included."""
     aval = site.in_avals[operand]
     return sum(n != 1 for n in aval.shape) + (site.realify and is_complex(aval))
 
@@ -257,7 +255,7 @@ def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
 def _followed(
     flow: Flow | None, operand: int, result: int, ways_of: Callable[[int], Ways]
 ) -> Pairs | None:
-    """The pairs of a result's axes with an operand's; None if nothing goes from here to there."""
+    """Returns paired axes of a result and an operand; None if the result does not depend on it."""
     if flow is None:
         return ()
     ways = ways_of(operand)
@@ -265,7 +263,7 @@ def _followed(
     if target is None or target not in ways.reached:
         return None
     labels = ((axis, at.get(target)) for axis, at in enumerate(ways.labels))
-    found = [(label + more, axis) for axis, label in labels if label is not None]
+    axis_pairs = [(label + more, axis) for axis, label in labels if label is not None]
     if more and flow.operands[operand][1] and target not in ways.mixed:
-        found.insert(0, (0, 0))  # each step has its own entry of both
-    return tuple(found)
+        axis_pairs.insert(0, (0, 0))  # each step has its own entry of both
+    return tuple(axis_pairs)

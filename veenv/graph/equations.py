@@ -1,4 +1,4 @@
-"""One equation of a traced program, over variables."""
+"""One equation of a traced program: a primitive applied to variables and literals."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Var = int
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant that stands in an equation instead of a variable."""
+    """A constant operand, in the place of a variable."""
 
     value: Any
 
     @property
     def val(self) -> Any:
-        """Its value, as literals of JAX have it."""
+        """Its value, under the name that JAX's literals give it."""
         return self.value
 
 
 class Function:
-    """A function in the form of a primitive: values in, several values out."""
+    """A function in the interface of a primitive: values in, several values out."""
 
     multiple_results = True
 
@@ -32,7 +32,7 @@ class Function:
 
     @staticmethod
     def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters, as primitives give them: none."""
+        """Returns the parameters unchanged; primitives of JAX convert them here."""
         return params
 
 
@@ -51,10 +51,10 @@ class Equation:
 
     @property
     def invars(self) -> tuple[Var | Literal, ...]:
-        """The operands, as equations of JAX have them."""
+        """The operands, under the name that JAX's equations give them."""
         return self.inputs
 
     @property
     def outvars(self) -> tuple[Var | None, ...]:
-        """The results, as equations of JAX have them."""
+        """The results, under the name that JAX's equations give them."""
         return self.outputs

@@ -1,4 +1,4 @@
-"""A graph as text and for networkx; methods of `Graph`."""
+"""Exports a graph as text and to networkx; these are methods of `Graph`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Described: TypeAlias = Any
 
 
 def describe(self: Described) -> str:
-    """Counts per kind and per primitive, and the sizes involved."""
+    """Returns counts per kind and per primitive, and the sizes involved, as text."""
     used = Counter(self.primitives[v - 1] for v in self.eliminable)
     parts = ", ".join(f"{name} {n}" for name, n in used.most_common())
     largest = max((prod(self.shapes[n]) for e in self.edges for n in e), default=0)
@@ -28,7 +28,7 @@ def describe(self: Described) -> str:
 
 
 def to_networkx(self: Described) -> networkx.DiGraph[int]:
-    """The graph as a `networkx.DiGraph` (needs networkx).
+    """Returns the graph as a `networkx.DiGraph` (needs networkx).
 
     Nodes are those on edges, and the inputs, with ``kind`` (``"input"``, ``"vertex"`` or
     ``"output"``: a vertex that is an output and no move), ``vertex`` (id; 0 for inputs),
@@ -40,9 +40,9 @@ def to_networkx(self: Described) -> networkx.DiGraph[int]:
     with extra("plots"):
         import networkx
 
-    found: networkx.DiGraph[int] = networkx.DiGraph()
+    digraph: networkx.DiGraph[int] = networkx.DiGraph()
     for node in _nodes(self):
-        found.add_node(
+        digraph.add_node(
             node,
             kind=_kind(self, node),
             vertex=max(0, node - self.num_inputs + 1),
@@ -51,12 +51,12 @@ def to_networkx(self: Described) -> networkx.DiGraph[int]:
             is_output=node in self.output_nodes,
         )
     for (source, target), structure in self.structures().items():
-        found.add_edge(source, target, structure=structure)
-    return found
+        digraph.add_edge(source, target, structure=structure)
+    return digraph
 
 
 def _nodes(graph: Described) -> list[int]:
-    """Inputs, and the nodes on edges."""
+    """Returns the inputs and the nodes on edges."""
     return sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)})
 
 

@@ -22,7 +22,7 @@ CostModel = Literal["multiplications", "executed", "operations"]
 
 
 class CostRecord(NamedTuple):
-    """What a cost model counts."""
+    """Definition of a cost model."""
 
     labelling: Labelling  # what the edges hold at first
     additions: bool  # whether additions count as multiplications do
@@ -47,12 +47,12 @@ def check_cost_model(cost: str) -> CostModel:
 
 
 def labelling_of(cost: CostModel) -> Labelling:
-    """What the edges hold at first under a cost model."""
+    """Returns the kind of structures that a cost model starts from."""
     return COST_MODELS[cost].labelling
 
 
 def counts_additions(cost: CostModel) -> bool:
-    """Whether additions count under a cost model as multiplications do."""
+    """Returns whether a cost model counts additions as it counts multiplications."""
     return COST_MODELS[cost].additions
 
 
@@ -103,7 +103,7 @@ class Graph:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what has been priced, which is priced again."""
+        """Returns the attributes to pickle, without the cache of prices."""
         return {**self.__dict__, "_pricings": {}}
 
     @property
@@ -132,11 +132,11 @@ class Graph:
         return all(prod(self.shapes[n]) == 1 for edge in self.edges for n in edge)
 
     def node(self, vertex: int) -> int:
-        """Node of a vertex id."""
+        """Returns the node of a vertex id."""
         return self.num_inputs + vertex - 1
 
     def structures(self, cost: CostModel = "multiplications") -> dict[tuple[int, int], Structure]:
-        """Structure of every edge under a cost model, by (source, target).
+        """Returns the structure of every edge under a cost model, by (source, target).
 
         Raises:
           ValueError: if `cost` is not a cost model.
@@ -144,7 +144,7 @@ class Graph:
         return dict(self._structures[labelling_of(check_cost_model(cost))])
 
     def check_order(self, order: Iterable[int]) -> tuple[int, ...]:
-        """The order as a tuple of eliminable ids; ids of pruned vertices are dropped.
+        """Checks an order and returns it as a tuple of eliminable ids, without pruned ids.
 
         Raises:
           ValueError: if an id is not an int, is unknown, repeated or missing, or the order does
@@ -157,7 +157,7 @@ class Graph:
 
     @cached_property
     def prerequisites(self) -> dict[int, dict[int, ReverseOnly]]:
-        """For each vertex those that an order must eliminate before, and the rule that says so.
+        """The vertices that must go before each vertex, and the rules that demand so.
 
         A rule that is not linear in its cotangent is applied to the rows of the Jacobian by its
         results: all that is behind them comes first, and its operands come last.
@@ -166,7 +166,7 @@ class Graph:
         return prerequisites(self.reverse_only, self.edges, moves)
 
     def legal(self, order: Iterable[int]) -> tuple[int, ...]:
-        """The order itself, or else the nearest one that the graph's rules allow.
+        """Returns the order itself, or else the nearest one that the graph's rules allow.
 
         Vertices that come too early wait until what must be before them is gone.
 
@@ -177,7 +177,7 @@ class Graph:
         return legal_order(self.prerequisites, checked) if self.reverse_only else checked
 
     def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
-        """What each elimination of an order costs, in the order given (pruned ids out).
+        """Returns the cost of each elimination of an order, in its order (pruned ids left out).
 
         Returns:
           Its multiplications; under ``"operations"`` with its additions.
@@ -189,7 +189,7 @@ class Graph:
         return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
     def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
-        """What an elimination order costs: its multiplications or, with additions, operations.
+        """Returns the cost of an order: its multiplications or, with additions, operations.
 
         Args:
           order: vertex ids; every eliminable one once.
@@ -201,7 +201,7 @@ class Graph:
         return self.cost_within(self.check_order(order), check_cost_model(cost))
 
     def cost_within(self, order: Sequence[int], cost: CostModel, most: float = inf) -> int:
-        """As `cost`, of an order that `check_order` or `legal` returned.
+        """Returns the cost of a checked order, counted until it exceeds `most`.
 
         Returns:
           The cost, or what the first eliminations cost where that alone is more than `most`.
@@ -214,7 +214,7 @@ class Graph:
         return total
 
     def additions(self, order: Iterable[int]) -> tuple[int, ...]:
-        """Additions of each elimination of an order, every sum formed at once.
+        """Returns the additions of each elimination of an order, every sum formed at once.
 
         Raises:
           ValueError: as `check_order`.
@@ -223,7 +223,7 @@ class Graph:
         return tuple(additions for _, additions in counts)
 
     def _counts(self, order: Sequence[int], cost: CostModel) -> Iterator[tuple[int, int]]:
-        """Multiplications and additions of each elimination of a checked order, one by one."""
+        """Yields multiplications and additions of each elimination of a checked order."""
         labelling = labelling_of(cost)
         if labelling not in self._pricings:
             self._pricings[labelling] = Pricing(self.num_nodes, self._structures[labelling])
@@ -231,20 +231,20 @@ class Graph:
         return self._pricings[labelling].counts([(n, n in outputs) for n in nodes])
 
     def tableau(self, cost: CostModel = "multiplications") -> Tableau[Structure]:
-        """A fresh mutable copy of the graph for eliminating vertices in."""
+        """Returns a fresh mutable copy of the graph, to eliminate vertices in."""
         edges = self.structures(cost)
         return Tableau(self.num_nodes, ((u, v, s) for (u, v), s in edges.items()))
 
     def forward(self) -> tuple[int, ...]:
-        """The forward-mode order: ascending ids."""
+        """Returns the forward-mode order: ascending ids."""
         return self.eliminable
 
     def reverse(self) -> tuple[int, ...]:
-        """The reverse-mode order: descending ids."""
+        """Returns the reverse-mode order: descending ids."""
         return self.eliminable[::-1]
 
     def markowitz(self) -> tuple[int, ...]:
-        """Greedy order: always a vertex of least in-degree × out-degree, ties to the lowest id.
+        """Returns the greedy order by least in-degree × out-degree, ties to the lowest id.
 
         Griewank & Reese (1991), "On the calculation of Jacobian matrices by the Markowitz rule".
         """
@@ -259,7 +259,7 @@ class Graph:
         edges: Iterable[tuple[int, int, bool]],
         score: Callable[[Tableau[bool], int], float],
     ) -> tuple[int, ...]:
-        """Always the vertex of least score next, ties to the lowest id.
+        """Returns the greedy order by least score, ties to the lowest id.
 
         Scored anew are the neighbours of what has been eliminated.
 
@@ -308,7 +308,7 @@ def check_order(
     Raises:
       ValueError: if an id is not an int, is unknown, repeated or missing.
     """
-    wanted, seen, kept = set(eliminable), set(), []
+    wanted, seen, checked = set(eliminable), set(), []
     for item in order:
         vertex = as_vertex_id(item)
         if not 1 <= vertex <= num_vertices:
@@ -319,18 +319,18 @@ def check_order(
             raise ValueError(f"order repeats vertex {vertex}; {_ONCE}")
         seen.add(vertex)
         if vertex in wanted:
-            kept.append(vertex)
+            checked.append(vertex)
     missing = sorted(wanted - seen)
     if missing:
         shown = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         raise ValueError(
             f"order misses {len(missing)} of {len(wanted)} eliminable vertices: {shown}; {_ONCE}"
         )
-    return tuple(kept)
+    return tuple(checked)
 
 
 def as_vertex_id(item: Any) -> int:
-    """A vertex id as a Python int.
+    """Returns a vertex id as a Python int.
 
     Raises:
       ValueError: if it is not an integer (bool and float are not).

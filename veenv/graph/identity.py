@@ -1,4 +1,4 @@
-"""A text of what a jaxpr computes, the same in every process.
+"""Describes a jaxpr by a canonical text, the same in every process.
 
 Two jaxprs with one text compute the same in the same way; of derivatives it says nothing.
 Parameters of equations are described by what they are, calls and primitives of other libraries by
@@ -28,11 +28,11 @@ _UNSPECIFIED = "UnspecifiedValue"  # JAX's mark of a sharding that nobody gave
 
 
 class _UndescribedError(Exception):
-    """Something of a program has no text."""
+    """A part of the program has no text."""
 
 
 def text_of_jaxpr(closed: Any) -> str | None:
-    """Returns the text of a closed jaxpr; None where something of it has none."""
+    """Returns the text of a closed jaxpr; None where a part of it has none."""
     try:
         return _Text().value(closed)
     except _UndescribedError:
@@ -40,7 +40,7 @@ def text_of_jaxpr(closed: Any) -> str | None:
 
 
 class _Text:
-    """What programs are described with: equal objects are once."""
+    """Builds texts of programs; equal objects are described once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}
@@ -63,7 +63,7 @@ class _Text:
         return f"{self._computation(equation)} {operands} {results}"
 
     def _computation(self, equation: Any) -> str:
-        """What an equation does with its operands."""
+        """Returns the text of an equation's computation, without its operands."""
         name, params = equation.primitive.name, equation.params
         body = _compat.inlinable(equation) or _compat.call_body(name, params)
         if body is not None:
@@ -80,7 +80,7 @@ class _Text:
         ]
 
     def aval(self, aval: Any) -> str:
-        """Shape, dtype and weakness, of a variable that is on no mesh."""
+        """Returns shape, dtype and weakness of a variable that is on no mesh."""
         nowhere = _is_nowhere(getattr(aval, "sharding", None))
         if _compat.variance_of(aval) or not nowhere or _compat.is_ref(aval):
             raise _UndescribedError(repr(aval))
@@ -90,7 +90,7 @@ class _Text:
         return f"{dtype}{shape}{getattr(aval, 'weak_type', False)}"
 
     def value(self, x: Any) -> str:
-        """A parameter or a constant."""
+        """Returns the text of a parameter or a constant."""
         known = self._known.get(id(x))
         if known is None:  # the object is kept, so that no other has its number
             known = self._known[id(x)] = (x, self._value(x))
@@ -133,5 +133,5 @@ class _Text:
 
 
 def _is_nowhere(sharding: Any) -> bool:
-    """Whether a sharding says nothing: there is no mesh."""
+    """Returns whether a sharding is empty: there is no mesh."""
     return bool(getattr(getattr(sharding, "mesh", None), "empty", sharding is None))

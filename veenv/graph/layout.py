@@ -1,4 +1,4 @@
-"""A graph on paper: columns by depth, few crossings."""
+"""Layout of a graph for drawing: columns by depth, few crossings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SWEEPS = 12
 
 
 def node_depths(graph: Graph) -> list[int]:
-    """Number of edges on the longest path from an input to each node."""
+    """Counts the edges on the longest path from an input to each node."""
     depths = [0] * graph.num_nodes
     for source, target in graph.edges:
         depths[target] = max(depths[target], depths[source] + 1)
@@ -25,7 +25,7 @@ def node_depths(graph: Graph) -> list[int]:
 
 
 def positions(graph: Graph) -> Positions:
-    """Where the nodes on edges, and the inputs, are drawn.
+    """Returns positions to draw the inputs and the nodes on edges at.
 
     A column for each depth, within it the nodes near those they are joined to.
 

@@ -1,4 +1,4 @@
-"""From a traced program to its graph: which equations matter, and their elemental partials."""
+"""Linearises a traced program: finds its elemental partials and builds its graph."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
 
 @dataclass(frozen=True)
 class Within:
-    """What a program is a part of."""
+    """The context of a program: the custom rules and the equation body that it is part of."""
 
     # the definitions of the functions whose own derivative rules it is a part of
     rules: frozenset[Hashable] = frozenset()
@@ -59,7 +59,7 @@ class Within:
 
 
 ALONE = Within()
-"""Nothing: a program of its own."""
+"""A program that is part of nothing else."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Custom:
     linearisation: Any
 
     def nodes(self, result: int, operand: int) -> tuple[int, int | None]:
-        """The (source, target) nodes of its graph that stand for a partial; None: it is zero."""
+        """Returns the (source, target) nodes of a partial in its graph; target None: it is zero."""
         graph = self.linearisation.graph
         at, operand = self.inner.results.index(result), self.inner.operands.index(operand)
         source, output = (at, operand) if self.inner.backward else (operand, at)
@@ -93,28 +93,28 @@ class EquationPartials:
 
     @property
     def reverse_only(self) -> bool:
-        """Whether the partials stand for a rule that not every order can apply."""
+        """Whether these stand for a rule that only some orders can apply."""
         return not self.cotangents.linear
 
     def pairs(self) -> Iterator[tuple[int, int, Partial]]:
-        """(result, operand, partial) of every partial."""
+        """Yields (result, operand, partial) of every partial."""
         for k, row in enumerate(self.rows):
             yield from ((k, i, p) for i, p in enumerate(row) if p is not None)
 
-    def moved(self) -> Iterator[int]:
-        """The results that JAX has a tangent for: those of a rule of its own even if it is zero.
+    def active_results(self) -> Iterator[int]:
+        """Yields the results with a tangent in JAX: a custom rule's even if it is zero.
 
         A tangent rule that is told of zeros says itself which of its results have none.
         """
         if self.site is not None:
-            own = self.site.primitive, self.site.params
-            kind = _compat.own_rule(*own)
-            if kind == "vjp" or (kind == "jvp" and not _compat.sees_symbolic_zeros(*own)):
+            call = self.site.primitive, self.site.params
+            kind = _compat.own_rule(*call)
+            if kind == "vjp" or (kind == "jvp" and not _compat.sees_symbolic_zeros(*call)):
                 yield from self.site.results
         yield from (k for k, _, _ in self.pairs())
 
     def inner(self, result: int, operand: int) -> tuple[int, int] | None:
-        """The nodes of the custom rule's graph that a partial is the total edge between."""
+        """Returns the nodes of the custom rule's graph whose total edge is the partial."""
         if self.followed is None:
             return None
         source, target = self.followed.nodes(result, operand)
@@ -122,7 +122,7 @@ class EquationPartials:
 
 
 def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> EquationPartials:
-    """The partials of an equation, through its own derivative rule where that has structure."""
+    """Finds an equation's partials, through its custom derivative rule where that has structure."""
     try:
         inner = _inner(site, within)
     except CapturedValueError:
@@ -154,23 +154,26 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
 
 
 def narrowed(
-    found: EquationPartials, wanted: Sequence[bool], within: Within, linearise: Callable[..., Any]
+    partials: EquationPartials,
+    wanted: Sequence[bool],
+    within: Within,
+    linearise: Callable[..., Any],
 ) -> EquationPartials:
-    """The partials of some results alone.
+    """Returns the partials of the wanted results alone.
 
     A rule may see which of its results are asked for (`symbolic_zeros`), and need not pull back
     what is not.
     """
-    site = found.site
+    site = partials.site
     if site is None or rules.find(site.primitive.name) or not any(wanted):
-        return found
-    if all(wanted[k] for k in site.results) and not found.refused:
-        return found
+        return partials
+    if all(wanted[k] for k in site.results) and not partials.refused:
+        return partials
     return find_partials(replace(site, wanted=wanted), within, linearise)
 
 
 def _dense_rows(site: Site) -> list[list[Partial | None]]:
-    """What stands in a graph for a rule that is not linear: a full matrix for each partial."""
+    """Returns full matrices as partials: they stand in a graph for a rule that is not linear."""
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for k in site.results:
         for i in site.operands:
@@ -183,7 +186,7 @@ def _dense_rows(site: Site) -> list[list[Partial | None]]:
 
 
 def _inner(site: Site, within: Within) -> Inner | None:
-    """The program of a rule that comes with the function; None for one met inside itself.
+    """Returns a custom rule's program; None without such a rule, and inside the rule itself.
 
     A body does not say which of its operands are constant, so all count as variables there, and a
     user's rule may refuse those that nobody differentiates by, with any exception.
@@ -201,7 +204,7 @@ def _inner(site: Site, within: Within) -> Inner | None:
 
 
 def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | None:
-    """The partials a custom rule's graph comes to; None if they are better left an operator."""
+    """Reduces a custom rule's graph to partials; None if they are better left an operator."""
     graph = custom.linearisation.graph
     left = {}
     for cost in LABELLINGS:
@@ -233,7 +236,7 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
 
 
 def _worthwhile(s: Structure) -> bool:
-    """Whether storing this structure is no more than a few numbers for each entry."""
+    """Returns whether storing this structure takes no more than a few numbers for each entry."""
     return s.num_values <= limits.THIN * max(prod(s.out_shape), prod(s.in_shape))
 
 
@@ -296,93 +299,93 @@ def linearise(
         return _linearised(program, holomorphic, within)
     except OF_TRACING as error:
         refused = error
-    for again in program.instead if within == ALONE else program.instead[:1]:
+    for retrace in program.instead if within == ALONE else program.instead[:1]:
         with suppress(*OF_TRACING):
-            return _linearised(again(refused), holomorphic, within)
+            return _linearised(retrace(refused), holomorphic, within)
     raise refused
 
 
 def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearisation:
-    """The linearisation of a program as it was traced."""
+    """Linearises a program as it was traced."""
     refuse_symbolic(program)
     node_of = {variable: variable for variable in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_variables)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
     same = partial(linearise, holomorphic=False)
-    found: list[EquationPartials] = []
-    once = _Once()
+    partials: list[EquationPartials] = []
+    memoised = _Memoised()
     for equation in program.equations:
         site = _site(equation, active, within, realify=not holomorphic)
         if site is None:
-            found.append(EquationPartials())
+            partials.append(EquationPartials())
         else:
-            found.append(once(signature(site), partial(find_partials, site, within, same)))
-        moved = (equation.outputs[k] for k in found[-1].moved())
-        active.update(variable for variable in moved if variable is not None)
+            partials.append(memoised(signature(site), partial(find_partials, site, within, same)))
+        active_outputs = (equation.outputs[k] for k in partials[-1].active_results())
+        active.update(variable for variable in active_outputs if variable is not None)
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
     )
     needed = {n for n in outputs if n is not None}
-    kept: list[tuple[Elemental, ...]] = []
-    for index in reversed(range(len(found))):
+    elementals: list[tuple[Elemental, ...]] = []
+    for index in reversed(range(len(partials))):
         equation = program.equations[index]
         wanted = [s is not None and node_of[s] in needed for s in equation.outputs]
-        narrow = partial(narrowed, found[index], wanted, within, same)
-        found[index] = once((id(found[index]), *wanted), narrow)
-        kept.append(tuple(_elementals(equation, found[index], wanted, node_of)))
-        needed.update(e.source for e in kept[-1])
-    kept, outputs = _reached(program, kept[::-1], outputs)
+        narrow = partial(narrowed, partials[index], wanted, within, same)
+        partials[index] = memoised((id(partials[index]), *wanted), narrow)
+        elementals.append(tuple(_elementals(equation, partials[index], wanted, node_of)))
+        needed.update(e.source for e in elementals[-1])
+    elementals, outputs = _reached(program, elementals[::-1], outputs)
     reverse_only = tuple(
         _reverse_only(equation, f, node_of) if f.reverse_only and used else None
-        for equation, f, used in zip(program.equations, found, kept, strict=True)
+        for equation, f, used in zip(program.equations, partials, elementals, strict=True)
     )
     return Linearisation(
         program,
-        tuple(kept),
-        tuple(f.custom if used else None for f, used in zip(found, kept, strict=True)),
-        tuple(f.followed if used else None for f, used in zip(found, kept, strict=True)),
+        tuple(elementals),
+        tuple(f.custom if used else None for f, used in zip(partials, elementals, strict=True)),
+        tuple(f.followed if used else None for f, used in zip(partials, elementals, strict=True)),
         reverse_only,
         tuple(
             f.site is not None and f.site.effects and bool(used)
-            for f, used in zip(found, kept, strict=True)
+            for f, used in zip(partials, elementals, strict=True)
         ),
-        _graph(program, outputs, kept, reverse_only, not holomorphic),
+        _graph(program, outputs, elementals, reverse_only, not holomorphic),
         not holomorphic,
     )
 
 
 def _reached(
-    program: Program, kept: Sequence[Sequence[Elemental]], outputs: Sequence[int | None]
+    program: Program, elementals: Sequence[Sequence[Elemental]], outputs: Sequence[int | None]
 ) -> tuple[list[tuple[Elemental, ...]], tuple[int | None, ...]]:
-    """Of partials and outputs those that an input leads to."""
+    """Keeps the partials and outputs that an input leads to."""
     reached = {*range(program.num_inputs)}
-    found = []
-    for used in kept:
-        found.append(tuple(e for e in used if e.source in reached))
-        reached.update(e.target for e in found[-1])
-    return found, tuple(n if n in reached else None for n in outputs)
+    reachable = []
+    for used in elementals:
+        reachable.append(tuple(e for e in used if e.source in reached))
+        reached.update(e.target for e in reachable[-1])
+    return reachable, tuple(n if n in reached else None for n in outputs)
 
 
-class _Once:
-    """Finds partials once for equal equations; those that name their line are found for each."""
+class _Memoised:
+    """Memoised search for partials, shared by equal equations unless their rules name a line."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, EquationPartials] = {}
         self._all: list[EquationPartials] = []  # kept, as there are keys of their addresses
 
     def __call__(self, key: Hashable, find: Callable[[], EquationPartials]) -> EquationPartials:
-        """What was found for a key, None for what is like nothing else."""
+        """Returns the partials stored for a key, or finds them; a key of None is never shared."""
         if key is not None and key in self._known:
             return self._known[key]
-        found = find()
-        self._all.append(found)
-        if key is not None and not (found.reverse_only or found.refused):
-            self._known[key] = found
-        return found
+        partials = find()
+        self._all.append(partials)
+        if key is not None and not (partials.reverse_only or partials.refused):
+            self._known[key] = partials
+        return partials
 
 
 def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:
-    """A rule's view of an equation; None if no operand depends on an input, or without results."""
+    """Returns a rule's view of an equation; None if no operand is active, or without results."""
     flags = [
         isinstance(i, int) and i in active and is_differentiable(a)
         for i, a in zip(equation.inputs, equation.in_avals, strict=True)
@@ -400,12 +403,12 @@ def _site(equation: Equation, active: set[int], within: Within, *, realify: bool
         effects=bool(equation.effects),
     )
     body = partial(_body, within=within, realify=realify)
-    found = cache(lambda: diagonal_axes(site, body))  # few rules ask for it
-    return replace(site, diagonal=lambda result, operand: found()(result, operand))
+    axes_of = cache(lambda: diagonal_axes(site, body))  # few rules ask for it
+    return replace(site, diagonal=lambda result, operand: axes_of()(result, operand))
 
 
 def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True) -> Body:
-    """The partials inside a closed jaxpr.
+    """Finds the partials inside a closed jaxpr.
 
     Without `derivative` it is taken for a linear function, whatever rules its parts have and
     wherever it stops gradients.
@@ -425,26 +428,28 @@ def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True
 
 
 def _elementals(
-    equation: Equation, found: EquationPartials, wanted: Sequence[bool], node_of: dict[int, int]
+    equation: Equation, partials: EquationPartials, wanted: Sequence[bool], node_of: dict[int, int]
 ) -> Iterator[Elemental]:
-    """The partials of an equation's wanted results, by node.
+    """Yields the partials of an equation's wanted results, by node.
 
     A rule that is not linear has one for an operand that occurs several times.
     """
     seen: set[Any] = set()
-    for k, i, p in found.pairs():
+    for k, i, p in partials.pairs():
         source, target = equation.inputs[i], equation.outputs[k]
-        again = found.reverse_only and (source, target) in seen
+        repeated = partials.reverse_only and (source, target) in seen
         seen.add((source, target))
-        if wanted[k] and not again:
+        if wanted[k] and not repeated:
             assert isinstance(source, int)
             assert target is not None
-            yield Elemental(node_of[source], node_of[target], p, found.inner(k, i))
+            yield Elemental(node_of[source], node_of[target], p, partials.inner(k, i))
 
 
-def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int, int]) -> Pulled:
-    """Where a rule that is not linear stands in the graph."""
-    site = found.site
+def _reverse_only(
+    equation: Equation, partials: EquationPartials, node_of: dict[int, int]
+) -> Pulled:
+    """Locates a rule that is not linear in the graph."""
+    site = partials.site
     assert site is not None
     results = [equation.outputs[k] for k in site.results]
     operands = [equation.inputs[i] for i in site.operands]
@@ -453,8 +458,8 @@ def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int
         site.source,
         tuple(node_of[variable] for variable in results if variable is not None),
         tuple(node_of[variable] for variable in operands if isinstance(variable, int)),
-        found.cotangents.zero,
-        found.cotangents.forward,
+        partials.cotangents.zero,
+        partials.cotangents.forward,
     )
     return Pulled(site, rule)
 
@@ -462,7 +467,7 @@ def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int
 def _graph(
     program: Program,
     outputs: Sequence[int | None],
-    kept: Sequence[Sequence[Elemental]],
+    elementals: Sequence[Sequence[Elemental]],
     reverse_only: Sequence[Pulled | None],
     realify: bool,
 ) -> Graph:
@@ -470,7 +475,7 @@ def _graph(
     avals += [program.avals[s] for s in program.vertex_variables]
     names = [e.primitive.name for e in program.equations for o in e.outputs if o is not None]
     parallel: dict[tuple[int, int], list[Partial]] = {}
-    for elemental in (e for used in kept for e in used):
+    for elemental in (e for used in elementals for e in used):
         parallel.setdefault((elemental.source, elemental.target), []).append(elemental.partial)
 
     def total(pick: Callable[[Partial], Structure]) -> dict[tuple[int, int], Structure]:

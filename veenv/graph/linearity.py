@@ -1,4 +1,4 @@
-"""Proof that a function is linear: that a rule may be applied to anything but real cotangents.
+"""Proves functions linear, so that their rules may be applied to any matrix of cotangents.
 
 Every variable of a program is zero, constant, linear in the inputs, or of unknown kind.  Only what
 follows from the primitives is believed; anything else counts as unknown.  So does what is linear
@@ -25,7 +25,7 @@ from veenv.rules.table import facts
 
 
 class Kind(IntEnum):
-    """What is known of a variable: `LINEAR` is linear and homogeneous in the inputs."""
+    """Abstract value of a variable; `LINEAR` is linear and homogeneous in the inputs."""
 
     ZERO = 0
     CONSTANT = 1
@@ -37,7 +37,7 @@ Kinds = Sequence[Kind]
 
 
 def is_linear(program: Program) -> bool:
-    """Whether all outputs of a program are provably linear in its inputs.
+    """Returns whether all outputs of a program are provably linear in its inputs.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -51,12 +51,12 @@ def is_linear(program: Program) -> bool:
     count, constants = program.num_inputs, len(program.constants)
     known = dict.fromkeys(range(count), Kind.LINEAR)
     known |= dict.fromkeys(range(count, count + constants), Kind.CONSTANT)
-    found = _Kinds().results(program.equations, known, program.outputs)
-    return all(kind in (Kind.ZERO, Kind.LINEAR) for kind in found)
+    kinds = _Kinds().results(program.equations, known, program.outputs)
+    return all(kind in (Kind.ZERO, Kind.LINEAR) for kind in kinds)
 
 
 def is_zero_at_zero(program: Program) -> bool:
-    """Whether all outputs of a program are provably zero where its inputs are.
+    """Returns whether all outputs of a program are provably zero where its inputs are.
 
     Follows the variables that hold one known number everywhere.
 
@@ -80,7 +80,7 @@ def is_zero_at_zero(program: Program) -> bool:
 
 
 def _uniform(e: Equation, values: Sequence[Any]) -> Any:
-    """The one number that an equation's results hold, by those of its operands; None: unknown."""
+    """Returns the one number that an equation's results hold everywhere; None if unknown."""
     name, params = e.primitive.name, e.params
     if facts(name).bilinear and any(v is not None and not v for v in values[:2]):
         return 0.0
@@ -93,32 +93,32 @@ def _uniform(e: Equation, values: Sequence[Any]) -> Any:
     linear = _positions(name, params, len(values)) or ()
     if linear and not any(values[n] for n in linear):
         return 0.0
-    first, *others = values
+    first, *rest = values
     if facts(name).form == "same":  # of several at once, each its own
-        return first if all(np.array_equal(v, first) for v in others) else None
+        return first if all(np.array_equal(v, first) for v in rest) else None
     return first if facts(name).result == "entries" else None
 
 
 class _Kinds(walk.Domain[Kind]):
-    """Kinds of variables."""
+    """Abstract interpretation of a program by the kinds of its variables."""
 
     def constant(self, value: Any) -> Kind:
-        """The kind of a number; zeros of float0, without a tangent space, compare with nothing."""
+        """Returns the kind of a constant; float0 zeros have no values to compare."""
         if np.ndim(value) or not isinstance(value, (int, float, np.ndarray, np.generic)):
             return Kind.CONSTANT
         empty = jnp.result_type(value) == jax.dtypes.float0
         return Kind.ZERO if empty or value == 0 else Kind.CONSTANT
 
     def join(self, a: Kind, b: Kind) -> Kind:
-        """The kind of a sum: a linear and a constant part together are neither."""
+        """Returns the kind of a sum: a linear and a constant part together are neither."""
         return max(a, b) if Kind.ZERO in (a, b) or a == b else Kind.UNKNOWN
 
     def chosen(self, test: Callable[[], Kind], results: list[Kind]) -> list[Kind]:
-        """What the inputs choose is of unknown kind."""
+        """Returns the kinds of a branch's results: unknown where the inputs choose the branch."""
         return results if test() < Kind.LINEAR else [Kind.UNKNOWN] * len(results)
 
     def primitive(self, equation: Any, ins: list[Kind]) -> list[Kind]:
-        """By what the primitive is linear in, or by its own derivative."""
+        """Returns the results' kinds by the operands that a primitive is linear in."""
         primitive, params = equation.primitive, equation.params
         name, avals, outs = primitive.name, walk.in_avals(equation), walk.out_avals(equation)
         if facts(name).form == "solve":
@@ -133,14 +133,14 @@ class _Kinds(walk.Domain[Kind]):
             return [Kind.ZERO if zero else Kind.CONSTANT] * len(outs)
         if linear is None:
             linear = _by_own_derivative(primitive, params, ins, avals)
-        others = [k for n, k in enumerate(ins) if n not in (linear or ())]
-        if linear is None or max(others, default=Kind.ZERO) > Kind.CONSTANT:
+        rest = [k for n, k in enumerate(ins) if n not in (linear or ())]
+        if linear is None or max(rest, default=Kind.ZERO) > Kind.CONSTANT:
             return [Kind.UNKNOWN] * len(outs)
         kind = reduce(self.join, (ins[n] for n in linear), Kind.ZERO)
         return [kind if is_differentiable(a) else Kind.UNKNOWN for a in outs]
 
     def _solve(self, params: Any, ins: list[Kind], count: int) -> list[Kind]:
-        """A linear solve, which claims to be linear in its right side."""
+        """Returns the kinds of a linear solve, which claims to be linear in its right side."""
         first = sum(params["const_lengths"])
         if max(ins[:first], default=Kind.ZERO) > Kind.CONSTANT:
             return [Kind.UNKNOWN] * count
@@ -151,74 +151,76 @@ class _Kinds(walk.Domain[Kind]):
 
 
 def _positions(name: str, params: Any, count: int) -> Sequence[int] | None:
-    """The operands that a primitive is linear in; None if that is not known of it."""
+    """Returns the operands that a primitive is linear in; None if none is known."""
     if facts(name).power(params) == 1:
         return (0,)
     return facts(name).linear_in(count)
 
 
 def _product(kinds: Kinds) -> Kind:
-    a, b, *others = kinds
-    if Kind.ZERO in (a, b) or max(others, default=Kind.ZERO) > Kind.CONSTANT:
+    a, b, *rest = kinds
+    if Kind.ZERO in (a, b) or max(rest, default=Kind.ZERO) > Kind.CONSTANT:
         return Kind.ZERO if Kind.ZERO in (a, b) else Kind.UNKNOWN
     return max(a, b) if Kind.CONSTANT in (a, b) else Kind.UNKNOWN
 
 
 def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> list[int] | None:
-    """The linear operands of any other primitive whose derivative is the primitive itself.
+    """Finds the linear operands of a primitive that is its own derivative.
 
     If the tangent of p(x, c) by x is p(t, c), by JAX's rule, then p is linear in x.  Operands that
     are zero may be part of x or of c.
     """
     if Kind.UNKNOWN in kinds:
         return None
-    for moved in ((Kind.ZERO, Kind.LINEAR), (Kind.LINEAR,)):
-        moving = [n for n, k in enumerate(kinds) if k in moved and is_differentiable(ins[n])]
-        if is_own_derivative(primitive, params, moving, ins):
-            return moving
+    for active_kinds in ((Kind.ZERO, Kind.LINEAR), (Kind.LINEAR,)):
+        active = [n for n, k in enumerate(kinds) if k in active_kinds and is_differentiable(ins[n])]
+        if is_own_derivative(primitive, params, active, ins):
+            return active
     return None
 
 
-def is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: Any) -> bool:
-    """Whether the tangent of a primitive by some operands is the primitive at their tangents."""
+def is_own_derivative(primitive: Any, params: Any, active: Sequence[int], ins: Any) -> bool:
+    """Returns whether a primitive's tangent by some operands is itself at their tangents."""
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ins]
 
     def pushed(full: list[Any], tangents: list[Any]) -> Any:
         def call(*values: Any) -> Any:
-            own = list(full)
-            for n, value in zip(moving, values, strict=True):
-                own[n] = value
-            return _compat.bind(primitive, params, own)
+            operands = list(full)
+            for n, value in zip(active, values, strict=True):
+                operands[n] = value
+            return _compat.bind(primitive, params, operands)
 
-        return jax.jvp(call, [full[n] for n in moving], tangents)[1]
+        return jax.jvp(call, [full[n] for n in active], tangents)[1]
 
     try:
-        closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in moving])
+        closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in active])
     except Exception:  # the rule of a primitive of somebody else's
         return False
     jaxpr = _compat.open_jaxpr(closed)
     expected: list[Any] = list(jaxpr.invars[: len(ins)])
-    for n, var in zip(moving, jaxpr.invars[len(ins) :], strict=True):
+    for n, var in zip(active, jaxpr.invars[len(ins) :], strict=True):
         expected[n] = var
-    made: list[Any] = []
+    applied: list[Any] = []
 
     def step(eqn: Any, ins: list[Any]) -> list[Any]:
         same = eqn.primitive is primitive and ins == expected
         if same and all(_equal(eqn.params.get(k), v) for k, v in params.items()):
-            made[:] = eqn.outvars
+            applied[:] = eqn.outvars
         source = _copied(eqn)
         return list(eqn.outvars) if source is None else [ins[source]]
 
     known = {v: v for v in (*jaxpr.invars, *jaxpr.constvars)}
     read = walk.run(jaxpr, known, step, lambda _: None)  # literals are nobody's copies
-    moved = [
-        (v, made[k]) for k, v in enumerate(jaxpr.outvars) if made and is_differentiable(v.aval)
+    pairs = [
+        (v, applied[k])
+        for k, v in enumerate(jaxpr.outvars)
+        if applied and is_differentiable(v.aval)
     ]
-    return bool(moved) and all(read(v) is own for v, own in moved)
+    return bool(pairs) and all(read(v) is result for v, result in pairs)
 
 
 def _copied(eqn: Any) -> int | None:
-    """Which operand the result of an equation is a copy of, if it is one."""
+    """Returns the operand that an equation copies; None if it copies none."""
     known = facts(eqn.primitive.name)
     if known.form == "same" and known.result == "entries":
         return 0
@@ -229,7 +231,7 @@ def _copied(eqn: Any) -> int | None:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two parameters are equal; tokens that only name themselves are."""
+    """Compares two parameters; tokens that only name themselves count as equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_equal, a, b))
     if type(a) is type(b) and type(a).__eq__ is object.__eq__:

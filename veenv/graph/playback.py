@@ -1,4 +1,4 @@
-"""An elimination order played edge by edge, for pictures."""
+"""Plays an elimination order edge by edge, for pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veenv.structure.structure import Structure
 
 @dataclass(frozen=True)
 class PlayedElimination:
-    """What the elimination of one vertex does to the graph.
+    """One elimination of a played order: its cost, and the edges it removes and adds.
 
     Attributes:
       vertex: its id.
@@ -30,7 +30,7 @@ class PlayedElimination:
 def play(
     graph: Graph, order: Iterable[int], cost: CostModel = "multiplications"
 ) -> tuple[PlayedElimination, ...]:
-    """Plays an order.
+    """Plays an order and records each elimination.
 
     Args:
       graph: the graph.

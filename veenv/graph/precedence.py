@@ -1,4 +1,4 @@
-"""Which orders a graph allows that has rules that are not linear in their cotangents."""
+"""Precedence of vertices, in graphs with derivative rules not linear in their cotangents."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReverseOnly:
-    """A derivative rule that only means something for the cotangents of outputs.
+    """A derivative rule that can only be applied to the cotangents of outputs.
 
-    Or for the tangents of inputs: then what holds of outputs and what is behind results holds of
-    inputs and what is before operands.
+    With `forward`, to the tangents of inputs: then inputs and what is before the operands take the
+    place of outputs and what is behind the results.
     """
 
     name: str  # the function it is of
@@ -32,7 +32,7 @@ Prerequisites = dict[int, dict[int, ReverseOnly]]
 def prerequisites(
     rules: Sequence[ReverseOnly], edges: Edges, moves: Mapping[int, int]
 ) -> Prerequisites:
-    """For each vertex those that must be eliminated before it, with the rule that asks for it."""
+    """Finds for each vertex those eliminated before it, with the rule that demands so."""
     edges = [*edges]
     ways = {False: adjacent(edges), True: adjacent(edges, 1)}
     before: Prerequisites = {}
@@ -58,15 +58,15 @@ def prerequisites(
 
 
 def adjacent(edges: Edges, end: int = 0) -> dict[int, list[int]]:
-    """Neighbours of each node: targets by source (end 0) or sources by target (end 1)."""
-    found: dict[int, list[int]] = {}
+    """Returns neighbours of each node: targets by source (end 0) or sources by target (end 1)."""
+    neighbours: dict[int, list[int]] = {}
     for edge in edges:
-        found.setdefault(edge[end], []).append(edge[1 - end])
-    return found
+        neighbours.setdefault(edge[end], []).append(edge[1 - end])
+    return neighbours
 
 
 def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
-    """The nodes that depend on some nodes."""
+    """Returns the nodes that depend on any of `nodes`."""
     reached: set[int] = set()
     front = list(nodes)
     while front:
@@ -78,7 +78,7 @@ def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
 
 
 def unreached(rule: ReverseOnly, edges: Edges, outputs: Sequence[int | None]) -> int | None:
-    """The first output leaf that does not depend on a rule's results; None if all do."""
+    """Returns the first output leaf that does not depend on a rule's results; None if all do."""
     behind = {*rule.results, *_behind(adjacent(edges), rule.results)}
     return next((k for k, n in enumerate(outputs) if n not in behind), None)
 
@@ -107,22 +107,22 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
 
 
 def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
-    """The nearest allowed order: always the first vertex of `order` that may go."""
+    """Returns the nearest allowed order: always the first vertex of `order` that may go."""
     if not before:
         return tuple(order)
     rank = {v: n for n, v in enumerate(order)}
     waiting = {v: len(before.get(v, ())) for v in order}
     followers: dict[int, list[int]] = {}
-    for vertex, others in before.items():
-        for other in others:
+    for vertex, earlier in before.items():
+        for other in earlier:
             followers.setdefault(other, []).append(vertex)
     ready = [rank[v] for v in order if not waiting[v]]  # ascending, which is a heap
-    found = []
+    allowed = []
     while ready:
         vertex = order[heapq.heappop(ready)]
-        found.append(vertex)
+        allowed.append(vertex)
         for follower in followers.get(vertex, ()):
             waiting[follower] -= 1
             if not waiting[follower]:
                 heapq.heappush(ready, rank[follower])
-    return tuple(found)
+    return tuple(allowed)

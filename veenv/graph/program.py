@@ -1,4 +1,4 @@
-"""From a Python function to a flat list of equations with numbered vertices.
+"""Traces a Python function to a flat list of equations with numbered vertices.
 
 `trace` runs `jax.make_jaxpr`, inlines nested `jit` and closed calls, and numbers every equation
 output: vertex ids are 1-based and follow equation order, so a function whose equations all have
@@ -63,13 +63,13 @@ class Program:
     # of the auxiliary output, all arrays (`HiddenAux`), variables or literals; shapes and dtypes;
     # pytree structure. None without
     aux: tuple[tuple[Var | Literal, ...], tuple[Any, ...], Any] | None
-    again: Callable[..., Any]  # the function as it was traced, of arguments of the same shapes
+    replay: Callable[..., Any]  # the function as it was traced, for arguments of the same shapes
     # the same function, to try in turn where a derivative rule closes over a value of the trace:
     # traced with what does not depend on the inputs computed at once, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
 
     def variable(self, node: int) -> Var:
-        """The variable of an input or a vertex, as a graph numbers them."""
+        """Returns the variable of an input or a vertex, numbered as in a graph."""
         vertex = node - self.num_inputs
         return node if vertex < 0 else self.vertex_variables[vertex]
 
@@ -108,13 +108,13 @@ def trace(
     selected = tuple(args[a] for a in wanted)
     _check_arrays({a: args[a] for a in wanted})
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
-    others, others_tree = jax.tree.flatten((rest, kwargs))
+    nondiff, nondiff_tree = jax.tree.flatten((rest, kwargs))
     out_trees: list[_Returned] = []
 
     def flat(*inputs: Any) -> Any:
         *selected, abstract = inputs
-        leaves = [abstract.get(n, leaf) for n, leaf in enumerate(others)]
-        rest, kwargs = jax.tree.unflatten(others_tree, leaves)
+        leaves = [abstract.get(n, leaf) for n, leaf in enumerate(nondiff)]
+        rest, kwargs = jax.tree.unflatten(nondiff_tree, leaves)
         full = list(rest)
         for a, value in zip(wanted, selected, strict=True):
             full[a] = value
@@ -127,13 +127,13 @@ def trace(
         closed = with_definitions(loosened(closed))
         return _program(closed, wanted, traced, out_trees[-1], plain=plain)
 
-    traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
+    traced = {n: leaf for n, leaf in enumerate(nondiff) if isinstance(leaf, _TRACEABLE)}
     named = _named_as(fun, wanted, flat)
-    closed, given = _make_jaxpr(named, selected, traced)
-    first = program(closed, given)
+    closed, nondiff_inputs = _make_jaxpr(named, selected, traced)
+    first = program(closed, nondiff_inputs)
 
     def whole(refused: Exception) -> Program:
-        return as_one_equation(first, named, (*selected, given), closed.out_avals, refused)
+        return as_one_equation(first, named, (*selected, nondiff_inputs), closed.out_avals, refused)
 
     def known(_: Exception | None = None) -> Program:
         try:
@@ -162,14 +162,14 @@ def _check_arrays(arguments: dict[int, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Returned:
-    """What a traced function returned, besides the values of leaves."""
+    """Structure of a traced function's output: everything but the values of leaves."""
 
     tree: Any  # pytree structure of the output
     count: int  # number of its leaves
     aux_tree: Any  # that of the auxiliary output; None without
 
     def put(self, leaves: Sequence[Any]) -> Any:
-        """What it returned, of the values of leaves."""
+        """Rebuilds the function's output from the values of its leaves."""
         out = jax.tree.unflatten(self.tree, leaves[: self.count])
         if self.aux_tree is None:
             return out
@@ -196,14 +196,14 @@ def refuse_symbolic(program: Program) -> None:
 def _program(
     closed: Any,
     wanted: tuple[int, ...],
-    others: dict[int, Any],
+    nondiff: dict[int, Any],
     returned: _Returned,
     *,
     plain: bool,
 ) -> Program:
-    """The flat program of a jaxpr; arguments as those of `_replayed`, with the others' values."""
+    """Builds the flat program of a jaxpr, with the values of arguments not differentiated by."""
     num_out = returned.count
-    values = jax.tree.leaves(others)
+    values = jax.tree.leaves(nondiff)
     num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
     flattener = _Flattener(closed, num_inputs, values, plain=plain)
     outputs = flattener.outputs
@@ -222,15 +222,15 @@ def _program(
         aux=None
         if returned.aux_tree is None
         else (tuple(outputs[num_out:]), tuple(closed.out_avals[num_out:]), returned.aux_tree),
-        again=_replayed(closed, wanted, tuple(others), returned),
+        replay=_replayed(closed, wanted, tuple(nondiff), returned),
     )
 
 
 def _has_refs(closed: Any) -> bool:
-    """Whether a jaxpr makes refs, or gets some from outside."""
+    """Returns whether a jaxpr makes refs, or takes refs from outside."""
     jaxpr = _compat.open_jaxpr(closed)
-    made = (v for e in walk.every(jaxpr) for v in e.outvars)
-    return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *made))
+    results = (v for e in walk.every(jaxpr) for v in e.outvars)
+    return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *results))
 
 
 def _replayed(
@@ -239,29 +239,29 @@ def _replayed(
     numbers: tuple[int, ...],
     returned: _Returned,
 ) -> Callable[..., Any]:
-    """The function that a jaxpr was traced from, of arguments of the same shapes.
+    """Returns the function that a jaxpr was traced from, for arguments of the same shapes.
 
     `numbers` are the leaves of the other arguments that are inputs, too.
     """
 
-    def again(*args: Any, **kwargs: Any) -> Any:
+    def replay(*args: Any, **kwargs: Any) -> Any:
         selected = [args[a] for a in wanted]
         rest = tuple(None if i in wanted else a for i, a in enumerate(args))
-        others = jax.tree.leaves((rest, kwargs))
-        given = [*jax.tree.leaves(selected), *(others[n] for n in numbers)]
-        found = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *given)
-        return returned.put(list(map(_array, closed.out_avals, found)))  # constants are numbers
+        nondiff = jax.tree.leaves((rest, kwargs))
+        inputs = [*jax.tree.leaves(selected), *(nondiff[n] for n in numbers)]
+        outputs = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *inputs)
+        return returned.put(list(map(_array, closed.out_avals, outputs)))  # constants are numbers
 
-    return again
+    return replay
 
 
 def _array(aval: Any, x: Any) -> Any:
-    """A result of a jaxpr as the array that it stands for."""
+    """Converts a result of a jaxpr to the array that it stands for."""
     return x if isinstance(x, jax.Array) else _compat.as_weak_as(aval, jnp.asarray(x, aval.dtype))
 
 
 def with_aux(out: Any) -> tuple[Any, Any]:
-    """What a function with auxiliary output returned, as a pair."""
+    """Checks and returns the pair (output, auxiliary output) that a function returned."""
     if not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise TypeError(
             f"with has_aux=True fun must return (output, aux), got {out!r}; return such a pair, or "
@@ -272,10 +272,10 @@ def with_aux(out: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Rest:
-    """What a function's auxiliary output is besides what it computed."""
+    """Static part of an auxiliary output: its structure, and the leaves that are no tracers."""
 
     tree: Any  # its pytree structure
-    kept: dict[int, Any]  # leaves, by their number, that are no tracers
+    static: dict[int, Any]  # leaves, by their number, that are no tracers
 
 
 @functools.partial(
@@ -283,18 +283,18 @@ class _Rest:
 )
 @dataclass(frozen=True)
 class HiddenAux:
-    """An auxiliary output with what was computed as its leaves, which hides all else."""
+    """An auxiliary output as a pytree of its computed leaves; all else is static."""
 
     computed: list[Any]
     rest: _Rest
 
     def shown(self) -> Any:
-        """The output as the function returned it."""
-        return jax.tree.unflatten(self.rest.tree, merge_leaves(self.rest.kept, self.computed))
+        """Rebuilds the output as the function returned it."""
+        return jax.tree.unflatten(self.rest.tree, merge_leaves(self.rest.static, self.computed))
 
 
 def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
-    """A function with its auxiliary output, if it has one, hidden: that may be anything."""
+    """Wraps a function so that its auxiliary output, which may be anything, is `HiddenAux`."""
     if not (has_aux and callable(fun)):
         return fun
 
@@ -304,8 +304,8 @@ def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
         if isinstance(aux, HiddenAux):
             return out, aux
         leaves, tree = jax.tree.flatten(aux)
-        kept, computed = split_leaves(leaves, jax.core.Tracer)
-        return out, HiddenAux(computed, _Rest(tree, kept))
+        static, computed = split_leaves(leaves, jax.core.Tracer)
+        return out, HiddenAux(computed, _Rest(tree, static))
 
     return hiding
 
@@ -313,44 +313,46 @@ def hiding_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
 def _named_as(
     fun: Callable[..., Any], wanted: Sequence[int], flat: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A function of some arguments of the user's, which JAX's errors name as his with its line."""
+    """Gives `flat` the user's signature, so that JAX's errors name his function and its line."""
     try:
-        own = [p.name for p in inspect.signature(fun).parameters.values() if p.kind in _POSITIONAL]
+        positional = [
+            p.name for p in inspect.signature(fun).parameters.values() if p.kind in _POSITIONAL
+        ]
     except (TypeError, ValueError):  # of C
-        own = []
-    names = [own[a] if a < len(own) else f"args_{a}" for a in wanted]
-    kept = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
-    others = inspect.Parameter("_others", inspect.Parameter.POSITIONAL_ONLY)
+        positional = []
+    names = [positional[a] if a < len(positional) else f"args_{a}" for a in wanted]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
+    nondiff = inspect.Parameter("_others", inspect.Parameter.POSITIONAL_ONLY)
     fun = inspect.unwrap(fun)
     while isinstance(fun, functools.partial):
         fun = inspect.unwrap(fun.func)
     if not hasattr(fun, "__code__"):
         fun = type(fun).__call__  # of an object that can be called
-    vars(flat).update(__wrapped__=fun, __signature__=inspect.Signature([*kept, others]))
+    vars(flat).update(__wrapped__=fun, __signature__=inspect.Signature([*parameters, nondiff]))
     return flat
 
 
 def _make_jaxpr(
-    fun: Callable[..., Any], selected: Any, others: dict[int, Any]
+    fun: Callable[..., Any], selected: Any, nondiff: dict[int, Any]
 ) -> tuple[Any, dict[int, Any]]:
-    """The closed jaxpr of ``fun(*selected, others)``, and which of `others` became its inputs.
+    """Traces ``fun(*selected, nondiff)``; returns the jaxpr and its inputs among `nondiff`.
 
-    All do, so that vertices have the same numbers inside and outside of jit, unless fun needs
-    values: to decide its control flow, for a shape, for NumPy. Then first what only depends on
-    captured arrays is computed at once, and at last what depends on `others`, as `jax.jacrev`
-    does; inside of jit, where `others` have no values, such a function fails there too.
+    All become inputs, so that vertices have the same numbers inside and outside of jit, unless fun
+    needs values: for its control flow, a shape, or NumPy. Then first what only depends on captured
+    arrays is evaluated, and at last what depends on `nondiff`, as `jax.jacrev` does; inside of jit,
+    where `nondiff` have no values, such a function fails there too.
     """
     for attempt in (lambda: fun, lambda: at_once(fun)):
         with suppress(*_NEEDS_VALUES), pins_as_written():
-            return jax.make_jaxpr(attempt())(*selected, others), others
-    return _known_jaxpr(fun, selected, others)
+            return jax.make_jaxpr(attempt())(*selected, nondiff), nondiff
+    return _known_jaxpr(fun, selected, nondiff)
 
 
 def _known_jaxpr(
-    fun: Callable[..., Any], selected: Any, others: dict[int, Any]
+    fun: Callable[..., Any], selected: Any, nondiff: dict[int, Any]
 ) -> tuple[Any, dict[int, Any]]:
-    """As `_make_jaxpr`, with all at once that does not depend on `selected`."""
-    abstract = {n: leaf for n, leaf in others.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
+    """Traces as `_make_jaxpr`, and evaluates everything that does not depend on `selected`."""
+    abstract = {n: leaf for n, leaf in nondiff.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
     try:
         with pins_as_written():
             return jax.make_jaxpr(at_once(fun))(*selected, abstract), abstract
@@ -363,11 +365,11 @@ def _known_jaxpr(
 
 
 class _Flattener:
-    """Walks a closed jaxpr, inlining calls, into equations over variables."""
+    """Flattens a closed jaxpr, with calls inlined, to equations over numbered variables."""
 
-    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
+    def __init__(self, closed: Any, num_inputs: int, nondiff: Sequence[Any], *, plain: bool):
         self.plain = plain
-        self.moved: set[Var] = set(range(num_inputs))
+        self.active: set[Var] = set(range(num_inputs))
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
@@ -375,7 +377,7 @@ class _Flattener:
         for var in jaxpr.invars[:num_inputs]:
             self._new(var.aval)
         env: dict[Any, Var | Literal] = dict(zip(jaxpr.invars, range(num_inputs), strict=False))
-        for var, value in zip(jaxpr.invars[num_inputs:], others, strict=True):
+        for var, value in zip(jaxpr.invars[num_inputs:], nondiff, strict=True):
             env[var] = self._constant(var.aval, value)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
             env[var] = self._constant(var.aval, value)
@@ -397,15 +399,15 @@ class _Flattener:
             return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
-    def _is_moved(self, env: dict[Any, Var | Literal], atom: Any) -> bool:
-        """Whether a variable depends on the inputs."""
+    def _is_active(self, env: dict[Any, Var | Literal], atom: Any) -> bool:
+        """Returns whether a variable depends on the inputs."""
         read = self._read(env, atom)
-        return isinstance(read, int) and read in self.moved
+        return isinstance(read, int) and read in self.active
 
     def _walk(self, jaxpr: Any, env: dict[Any, Var | Literal], call: str = "") -> None:
         """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
         for eqn in jaxpr.eqns:
-            plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
+            plain = self.plain and any(self._is_active(env, a) for a in eqn.invars)
             inner = _compat.inlinable(eqn)
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
@@ -446,8 +448,8 @@ class _Flattener:
             variable = self._new(var.aval)
             env[var] = variable
             outputs.append(variable)
-        if any(isinstance(a, int) and a in self.moved for a in inputs):
-            self.moved.update(o for o in outputs if o is not None)
+        if any(isinstance(a, int) and a in self.active for a in inputs):
+            self.active.update(o for o in outputs if o is not None)
         self.equations.append(
             Equation(
                 eqn.primitive,
@@ -463,7 +465,7 @@ class _Flattener:
 
 
 def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
-    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers."""
+    """Returns argnums as an int or a tuple of ints; accepts ranges and NumPy integers, too."""
     try:
         return operator.index(argnums)  # type: ignore[arg-type]
     except TypeError:
@@ -477,7 +479,7 @@ def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
 def normalise_argnums(
     argnums: int | Iterable[int], num_args: int, named: Iterable[str] = ()
 ) -> tuple[int, ...]:
-    """Argnums as a tuple of non-negative ints; `named` are arguments that are given by keyword."""
+    """Returns argnums as a tuple of non-negative ints; `named` are keyword arguments."""
     plain = plain_argnums(argnums)
     result = []
     for index in (plain,) if isinstance(plain, int) else plain:

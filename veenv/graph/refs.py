@@ -1,4 +1,4 @@
-"""Refs (`jax.new_ref`): what happens between making them and reading them is one equation.
+"""Folds all equations on refs (`jax.new_ref`), from the first to the last, into one equation.
 
 A ref is no value: its reads and writes have an order, and a partial of one alone means nothing.
 So all equations from the first on a ref to the last become one equation of the values that go in
@@ -22,7 +22,7 @@ from veenv.rules import walk
 def _run(
     equations: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], *args: Any
 ) -> list[Any]:
-    """Runs equations on refs, of values to values."""
+    """Runs equations on refs as a function of values."""
 
     def run(*args: Any) -> list[Any]:
         variables: dict[Var, Any] = dict(zip(inputs, map(jnp.asarray, args), strict=True))
@@ -55,19 +55,21 @@ def fold_refs(
 
 
 def _touches(equation: Equation) -> bool:
-    """Whether an equation reads, writes or makes a ref, by itself or in a body."""
+    """Returns whether an equation reads, writes or makes a ref, itself or in a body."""
     if any(_compat.is_ref(a) for a in (*equation.in_avals, *equation.out_avals)):
         return True
     return any(_compat.is_ref(v.aval) for e in walk.inside(equation.params) for v in e.outvars)
 
 
 def _equation(members: Sequence[Equation], read: set[Var], avals: Sequence[Any]) -> Equation:
-    """Equations, of which others read some results, as one."""
-    own = {s for e in members for s in e.outputs if s is not None}
+    """Combines equations into one, whose results are those that others read."""
+    produced = {s for e in members for s in e.outputs if s is not None}
     inputs = tuple(
-        dict.fromkeys(a for e in members for a in e.inputs if isinstance(a, Var) and a not in own)
+        dict.fromkeys(
+            a for e in members for a in e.inputs if isinstance(a, Var) and a not in produced
+        )
     )
-    outputs = tuple(sorted(own & read))
+    outputs = tuple(sorted(produced & read))
     source = next(e.source for e in members if _touches(e))
     if any(_compat.is_ref(avals[s]) for s in (*inputs, *outputs)):
         raise NotImplementedError(

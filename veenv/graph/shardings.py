@@ -1,4 +1,4 @@
-"""Functions of arrays on meshes with explicit axes, whose types say how they lie on devices.
+"""Differentiates functions of arrays on meshes with explicit axes by way of automatic ones.
 
 A function of the user's is traced with such types, as it is written for them. What is computed with
 its program is another one, of which nobody said where its values lie: there the compiler divides,
@@ -27,12 +27,12 @@ AsWritten = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def is_explicit(mesh: Any) -> bool:
-    """Whether a mesh has axes that types of arrays speak of."""
+    """Returns whether a mesh has explicit axes, which the types of arrays name."""
     return AxisType.Explicit in (getattr(mesh, "axis_types", None) or ())
 
 
 def explicit_mesh(tree: Any) -> Any | None:
-    """The mesh with explicit axes that arrays lie on, or that is set; None without."""
+    """Returns the mesh with explicit axes that arrays lie on, or that is set; None without."""
     arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array))
     meshes = (jax.typeof(x).sharding.mesh for x in arrays)
     every = (*meshes, jax.sharding.get_abstract_mesh())
@@ -40,7 +40,7 @@ def explicit_mesh(tree: Any) -> Any | None:
 
 
 def automatic(mesh: Any) -> Any:
-    """A mesh with its explicit axes left to the compiler."""
+    """Returns a mesh with its explicit axes made automatic."""
     axes = zip(mesh.axis_names, mesh.axis_types, strict=True)
     return mesh.update_axis_types({a: AxisType.Auto for a, t in axes if t == AxisType.Explicit})
 
@@ -50,12 +50,13 @@ def with_automatic_axes(
     fun: Callable[..., Any],
     typed: Callable[[Any, Sequence[Any], Specs], Any],
 ) -> Callable[..., Any]:
-    """A transformation of a function, on meshes with explicit axes as on others.
+    """Applies a transformation of functions to one that may run on explicit axes.
 
     Args:
-      make: the transformation, of what is traced; it gets what else of the user's is traced by.
+      make: the transformation: of the traced function, and of a wrapper for any other function of
+        the user's that is traced.
       fun: the function, which sees arrays of the types that the user's have.
-      typed: from a result, the arguments and fun's shardings, a leaf each, to those of the result.
+      typed: from a result, the arguments and the specs of fun's leaves to the specs of the result.
     """
     plain = make(fun, lambda fun: fun)
 
@@ -64,14 +65,14 @@ def with_automatic_axes(
         mesh = explicit_mesh((args, kwargs))
         if mesh is None:
             return plain(*args, **kwargs)
-        own: Specs = list(map(spec_of, jax.tree.leaves((args, kwargs))))
+        arg_specs: Specs = list(map(spec_of, jax.tree.leaves((args, kwargs))))
         returned: list[Specs] = []
 
         def seen(fun: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(fun, updated=())
             def written(*args: Any, **kwargs: Any) -> Any:
                 with use_abstract_mesh(mesh):
-                    args, kwargs = _lie(mesh, (args, kwargs), own)
+                    args, kwargs = _lie(mesh, (args, kwargs), arg_specs)
                     out = fun(*args, **kwargs)
                     returned.append(list(map(spec_of, jax.tree.leaves(out))))
                 with use_abstract_mesh(automatic(mesh)):
@@ -88,14 +89,14 @@ def with_automatic_axes(
 
 
 def spec_of(x: Any) -> PartitionSpec:
-    """How the type of an array, or of anything, divides its axes."""
+    """Returns an array's partition spec by its type; an empty one for anything else."""
     if isinstance(x, jax.Array) and is_explicit(jax.typeof(x).sharding.mesh):
         return jax.typeof(x).sharding.spec
     return PartitionSpec()
 
 
 def anywhere(tree: Any) -> Any:
-    """Arrays with types that don't say where they lie, for the automatic mesh that is set."""
+    """Reshards arrays to the automatic mesh that is set, undivided along its explicit axes."""
 
     def loose(x: Any) -> Any:
         if not isinstance(x, jax.Array) or not is_explicit(jax.typeof(x).sharding.mesh):
@@ -106,7 +107,7 @@ def anywhere(tree: Any) -> Any:
 
 
 def _lie(mesh: Any, tree: Any, specs: Specs) -> Any:
-    """Arrays with types of a mesh, the axes that a sharding does not have undivided in front."""
+    """Reshards arrays to specs of a mesh; leading axes that a spec lacks stay undivided."""
     leaves, structure = jax.tree.flatten(tree)
 
     def one(x: Any, spec: PartitionSpec) -> Any:
@@ -119,7 +120,7 @@ def _lie(mesh: Any, tree: Any, specs: Specs) -> Any:
 
 
 def loosened(closed: Any) -> Any:
-    """A closed jaxpr without the types that say where its values lie."""
+    """Removes explicit shardings from a closed jaxpr."""
     jaxpr = _compat.open_jaxpr(closed)
     every = (*jaxpr.invars, *jaxpr.constvars, *(v for e in jaxpr.eqns for v in e.outvars))
     meshes = (getattr(getattr(v.aval, "sharding", None), "mesh", None) for v in every)
@@ -131,13 +132,13 @@ def loosened(closed: Any) -> Any:
 
 
 class _Loosened:
-    """Programs of arrays on a mesh, as programs of arrays on the same with automatic axes."""
+    """Rewrites programs on a mesh with explicit axes as programs on automatic ones."""
 
     def __init__(self, mesh: Any):
         self._mesh = mesh
 
     def jaxpr(self, jaxpr: Any, consts: Sequence[Any]) -> Any:
-        """The closed jaxpr of one, open or closed, with these constants."""
+        """Returns the closed jaxpr of one, open or closed, with these constants."""
         shapes = [_compat.abstract(v.aval) for v in _compat.open_jaxpr(jaxpr).invars]
         return jax.make_jaxpr(lambda *args: self._results(jaxpr, [*consts, *args]))(*shapes)
 
@@ -158,29 +159,29 @@ class _Loosened:
         with source_info_util.user_context(equation.source_info.traceback):
             if _compat.own_rule(equation.primitive, params) and _compat.call_body(name, params):
                 return self._ruled(equation)(*operands)
-            own = {key: self._param(value) for key, value in params.items()}
-            return _compat.bind(equation.primitive, own, operands)
+            loose_params = {key: self._param(value) for key, value in params.items()}
+            return _compat.bind(equation.primitive, loose_params, operands)
 
     def _ruled(self, equation: Any) -> Callable[..., list[Any]]:
-        """A call with a derivative rule, which is applied to arrays of the types it is made for."""
+        """Rewrites a call with a derivative rule; the rule still sees explicit types."""
         name, params = equation.primitive.name, equation.params
         body = _compat.call_body(name, params)
         ins, outs = (
-            [aval.sharding.spec for aval in some(equation)]
-            for some in (walk.in_avals, walk.out_avals)
+            [aval.sharding.spec for aval in avals_of(equation)]
+            for avals_of in (walk.in_avals, walk.out_avals)
         )
 
-        def value(*given: Any) -> list[Any]:
-            return self._results(body, [*getattr(body, "consts", ()), *given])
+        def value(*args: Any) -> list[Any]:
+            return self._results(body, [*getattr(body, "consts", ()), *args])
 
-        def written(*given: Any) -> list[Any]:
-            return _compat.bind(equation.primitive, params, given)
+        def written(*args: Any) -> list[Any]:
+            return _compat.bind(equation.primitive, params, args)
 
-        def derived(run: Callable[..., Any], *given: tuple[Any, Specs]) -> Any:
+        def derived(run: Callable[..., Any], *args: tuple[Any, Specs]) -> Any:
             with use_abstract_mesh(self._mesh):
-                found = run(*(_lie(self._mesh, x, specs) for x, specs in given))
+                out = run(*(_lie(self._mesh, x, specs) for x, specs in args))
             with use_abstract_mesh(automatic(self._mesh)):
-                return anywhere(found)
+                return anywhere(out)
 
         if _compat.own_rule(equation.primitive, params) == "jvp":
             pushed = jax.custom_jvp(value)
@@ -192,15 +193,15 @@ class _Loosened:
             return pushed
         pulled = jax.custom_vjp(value)
         pulled.defvjp(
-            lambda *given: (value(*given), given),
-            lambda given, cotangents: derived(
-                lambda x, ct: jax.vjp(written, *x)[1](ct), (given, ins), (cotangents, outs)
+            lambda *args: (value(*args), args),
+            lambda args, cotangents: derived(
+                lambda x, ct: jax.vjp(written, *x)[1](ct), (args, ins), (cotangents, outs)
             ),
         )
         return pulled
 
     def _param(self, value: Any) -> Any:
-        """A parameter of an equation, without explicit shardings."""
+        """Returns a parameter of an equation without explicit shardings."""
         if type(value) in (tuple, list):
             return type(value)(map(self._param, value))
         if _is_place(value):

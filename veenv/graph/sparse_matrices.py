@@ -1,4 +1,4 @@
-"""Operations on sparse matrices of JAX, written in gathers, products and scatters.
+"""Decomposes JAX's sparse matrix operations into gathers, products and scatters.
 
 JAX has a primitive for each (`BCOO`, `BCSR`), of which derivatives and places are not told; in
 others an entry of the matrix is seen to be a factor between two places.
@@ -24,7 +24,7 @@ _WRITTEN = {
 
 
 def written_out(eqn: Any) -> Any | None:
-    """The jaxpr of an operation on a sparse matrix; None of other equations.
+    """Returns the jaxpr of an operation on a sparse matrix; None for other equations.
 
     So of products of matrices that are batches or have dense axes.
     """
@@ -43,20 +43,22 @@ def written_out(eqn: Any) -> Any | None:
 
 
 def _product(name: str, params: Any) -> Callable[..., Any]:
-    """A product of a sparse matrix without batch, the left factor, and an array."""
+    """Returns the product of an unbatched sparse matrix, the left factor, and an array."""
     shape, wanted = params["lhs_spinfo"].shape, params["preferred_element_type"]
 
     def product(data: Array, indices: Array, x: Array) -> Array:
         axes = Product.named(params["dimension_numbers"], (len(shape), x.ndim))
-        (contracted, others), (kept, rest) = axes.summed, axes.free
-        columns = x.transpose([*others, *rest])
-        taken = tuple(indices[:, axis] for axis in contracted)
-        met = columns.at[taken].get(mode="fill", fill_value=0) if taken else columns[None]
-        each = data.reshape(-1, *(1 for _ in rest)) * met
-        sums = jnp.zeros(([shape[a] for a in kept] + [x.shape[a] for a in rest]), each.dtype)
-        places = tuple(indices[:, axis] for axis in kept)
-        found = sums.at[places].add(each, mode="drop") if places else each.sum(axis=0)
-        return found if wanted is None else found.astype(wanted)
+        (contracted_left, contracted_right), (free_left, free_right) = axes.summed, axes.free
+        columns = x.transpose([*contracted_right, *free_right])
+        index = tuple(indices[:, axis] for axis in contracted_left)
+        met = columns.at[index].get(mode="fill", fill_value=0) if index else columns[None]
+        each = data.reshape(-1, *(1 for _ in free_right)) * met
+        sums = jnp.zeros(
+            ([shape[a] for a in free_left] + [x.shape[a] for a in free_right]), each.dtype
+        )
+        places = tuple(indices[:, axis] for axis in free_left)
+        total = sums.at[places].add(each, mode="drop") if places else each.sum(axis=0)
+        return total if wanted is None else total.astype(wanted)
 
     def by_rows(data: Array, columns: Array, starts: Array, x: Array) -> Array:
         begun = jnp.zeros(len(columns) + 1, columns.dtype).at[starts].add(1)
@@ -66,22 +68,22 @@ def _product(name: str, params: Any) -> Callable[..., Any]:
 
 
 def _sampled(avals: Sequence[Any], numbers: Any) -> Any | None:
-    """The jaxpr of some entries of a product of arrays; None if it or the indices are batches."""
+    """Traces a product of arrays at sampled indices; None if it or the indices are batched."""
     axes = Product.named(numbers, [len(x.shape) for x in avals[:2]])
-    contracted, kept = axes.summed, axes.free
-    if axes.batch[0] or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, kept)):
+    contracted, free = axes.summed, axes.free
+    if axes.batch[0] or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, free)):
         return None
 
     def sampled(left: Array, right: Array, indices: Array) -> Array:
         factors, start = [], 0
-        for x, gone, own in zip((left, right), contracted, kept, strict=True):
-            taken = tuple(indices[:, start + k] for k in range(len(own)))
-            x = x.transpose([*own, *gone])
-            factors.append(x.at[taken].get(mode="fill", fill_value=0) if taken else x[None])
-            start += len(own)
+        for x, gone, axes_kept in zip((left, right), contracted, free, strict=True):
+            index = tuple(indices[:, start + k] for k in range(len(axes_kept)))
+            x = x.transpose([*axes_kept, *gone])
+            factors.append(x.at[index].get(mode="fill", fill_value=0) if index else x[None])
+            start += len(axes_kept)
         products = factors[0] * factors[1]
         sums = products.sum(axis=tuple(range(1, products.ndim)))
         return jnp.broadcast_to(sums, (len(indices),))
 
-    given = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in avals]
-    return jax.make_jaxpr(sampled)(*given)
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in avals]
+    return jax.make_jaxpr(sampled)(*shapes)

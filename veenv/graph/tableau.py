@@ -1,4 +1,4 @@
-"""Vertex elimination on a graph whose edges can be multiplied and added, and what orders cost.
+"""Vertex elimination on a graph with edges of any kind, and the cost of orders.
 
 The same loop serves the count (edges are structures) and the engine (edges hold values).
 
@@ -50,7 +50,7 @@ class Tableau(Generic[E]):
         *,
         keep: bool = False,
     ) -> None:
-        """Makes each path u → node → w part of u → w; an output is to `keep` its in-edges."""
+        """Adds each path u → node → w to the edge u → w; with `keep` the in-edges stay."""
         preds, succs, unwanted = self.preds, self.succs, self.unwanted
         ins = preds[node]
         for target in succs[node]:
@@ -74,7 +74,7 @@ class Tableau(Generic[E]):
 
 
 class Pricing:
-    """Products and sums of the structures of a graph, each worked out once."""
+    """Cached products and sums of the structures of a graph."""
 
     def __init__(self, num_nodes: int, edges: Mapping[tuple[int, int], Structure]):
         self._num_nodes = num_nodes
@@ -86,26 +86,26 @@ class Pricing:
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
     def counts(self, nodes: Iterable[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
-        """Multiplications and additions of each elimination; with the nodes, which are outputs."""
+        """Yields multiplications and additions of eliminating each (node, is output)."""
         tableau = Tableau(self._num_nodes, self._edges)
         products, sums = self._products, self._sums
 
         def product(post: int, pre: int) -> int:
             nonlocal multiplications, additions
-            found = products.get((post, pre))
-            if found is None:
-                found = products[post, pre] = self._product(post, pre)
-            multiplications += found[1]
-            additions += found[2]
-            return found[0]
+            priced = products.get((post, pre))
+            if priced is None:
+                priced = products[post, pre] = self._product(post, pre)
+            multiplications += priced[1]
+            additions += priced[2]
+            return priced[0]
 
         def add(a: int, b: int) -> int:
             nonlocal additions
-            found = sums.get((a, b))
-            if found is None:
-                found = sums[a, b] = self._sum(a, b)
-            additions += found[1]
-            return found[0]
+            priced = sums.get((a, b))
+            if priced is None:
+                priced = sums[a, b] = self._sum(a, b)
+            additions += priced[1]
+            return priced[0]
 
         for node, keep in nodes:
             multiplications = additions = 0
@@ -129,15 +129,15 @@ class Pricing:
 
 
 def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
-    """Eliminates a node of a tableau of structures; how often it multiplies and adds."""
+    """Eliminates a node of a tableau of structures; returns multiplications and additions."""
     multiplications, additions = 0, 0
 
     def product_of(post: Structure, pre: Structure) -> Structure:
         nonlocal multiplications, additions
-        found = multiply(post, pre)
-        multiplications += found.multiplications
-        additions += found.additions
-        return found.structure
+        plan = multiply(post, pre)
+        multiplications += plan.multiplications
+        additions += plan.additions
+        return plan.structure
 
     def add(a: Structure, b: Structure) -> Structure:
         nonlocal additions
