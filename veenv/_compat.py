@@ -1,4 +1,4 @@
-"""Everything that differs between the supported JAX versions, in one place."""
+"""Differences between JAX versions, and what JAX has no public name for, in one place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
 
 
 def barrier(tree: Any) -> Any:
-    """Keeps the compiler from computing arrays again in each place that uses them.
+    """Keeps the compiler from recomputing arrays in each place that uses them.
 
     XLA of before JAX 0.12 drops barriers ahead of fusion on CPUs: there a branch that is always
     taken is one. It takes as long to compile as all else, so not where speed is given up for that.
@@ -92,11 +92,15 @@ def _barrier(leaves: list[Any]) -> list[Any]:
 
 @_barrier.def_vmap
 def _barrier_of_batch(size: int, batched: Any, leaves: list[Any]) -> tuple[list[Any], list[bool]]:
-    """One branch for the whole batch: with a condition each both sides would be computed."""
+    """Batches the barrier with one branch: a condition for each would compute both sides."""
     del size
     [flags] = batched
-    kept = iter(_barrier([leaf for leaf, own in zip(leaves, flags, strict=True) if own]))
-    return [next(kept) if own else leaf for leaf, own in zip(leaves, flags, strict=True)], flags
+    stored = iter(
+        _barrier([leaf for leaf, is_batched in zip(leaves, flags, strict=True) if is_batched])
+    )
+    return [
+        next(stored) if is_batched else leaf for leaf, is_batched in zip(leaves, flags, strict=True)
+    ], flags
 
 
 def _same(*leaves: Any) -> list[Any]:
@@ -108,17 +112,17 @@ def _is_float(x: Any) -> bool:
 
 
 def open_jaxpr(jaxpr: Any) -> Any:
-    """The jaxpr inside a closed jaxpr (newer versions make no difference between the two)."""
+    """Returns the jaxpr inside a closed jaxpr; newer versions have one class for both."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 def closed_jaxpr(jaxpr: Any, consts: Sequence[Any]) -> Any:
-    """A jaxpr, closed over the values of its constants."""
+    """Closes a jaxpr over the values of its constants."""
     return core.ClosedJaxpr(jaxpr, consts)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def inlinable(eqn: Any) -> Any | None:
-    """The body of an equation that is a plain call, None for every other equation.
+    """Returns the body of an equation that is a plain call, None for every other equation.
 
     That of a kernel is what it is for XLA.
     """
@@ -128,20 +132,20 @@ def inlinable(eqn: Any) -> Any | None:
 
 
 def inlinable_body(name: str, params: Mapping[str, Any]) -> Any | None:
-    """As `inlinable`, by an equation's primitive and parameters."""
+    """Returns the body of a plain call by its primitive's name and parameters, else None."""
     key = _CALLS.get(name)
     return None if key is None else params.get(key)
 
 
 def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
-    """The body of a call, one with a derivative rule of its own too; None for other equations."""
+    """Returns the body of a call, with a custom derivative rule or without; else None."""
     keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
-    found = (params.get(key) for key in keys)
-    return next((body for body in found if body is not None), None)
+    candidates = (params.get(key) for key in keys)
+    return next((body for body in candidates if body is not None), None)
 
 
 def formula(eqn: Any) -> Any | None:
-    """The program by which JAX itself computes a special function; None for other equations.
+    """Returns the program by which JAX computes a special function; None for other equations.
 
     It is in no public module: where a version has it elsewhere, there is none.
     """
@@ -169,38 +173,38 @@ def _formula(name: str, dtype: np.dtype, shape: tuple[int, ...], *shapes: tuple[
 
 
 def default_branch(eqn: Any) -> Any | None:
-    """The branch that is for everything but kernels, of a choice by platform; None for others.
+    """Returns the branch of a choice by platform that is not for kernels; None for others.
 
     `jnp.diagonal` has one of its own for kernels of Pallas, a sum over all of a masked array.
     """
     platforms = eqn.params.get("branches_platforms") if eqn.primitive.name == "cond" else None
-    if platforms is None or {p for some in platforms for p in some or ()} - _KERNELS:
+    if platforms is None or {p for group in platforms for p in group or ()} - _KERNELS:
         return None
     branches = zip(eqn.params["branches"], platforms, strict=True)
-    return next((branch for branch, some in branches if some is None), None)
+    return next((branch for branch, group in branches if group is None), None)
 
 
 def num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
-    """How many variables of a loop are not stacked, with an axis more outside than inside."""
+    """Counts the variables of a loop that are not stacked (have the same rank outside)."""
     pairs = zip(inside, outside, strict=True)
     return sum(len(a.shape) == len(b.shape) for a, b in pairs)
 
 
 def effects_of(of: Any) -> frozenset[Any]:
-    """What an equation or a jaxpr does beside computing: callbacks, checks, in its bodies too."""
-    own = (e for e in of.effects if type(e).__name__ not in _QUIET)
+    """Returns the effects of an equation or a jaxpr, with its bodies: callbacks, checks."""
+    direct = (e for e in of.effects if type(e).__name__ not in _QUIET)
     within = [of] if hasattr(of, "params") else open_jaxpr(of).eqns
     inside = (body for eqn in within for body in bodies(eqn.params))
-    return frozenset(own).union(*map(effects_of, inside))
+    return frozenset(direct).union(*map(effects_of, inside))
 
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
-    """The jaxprs among the parameters of an equation, branches and the like included."""
+    """Yields the jaxprs among the parameters of an equation, branches and the like included."""
     return map(open_jaxpr, _bodies(params))
 
 
 def _bodies(params: Mapping[str, Any]) -> Iterator[Any]:
-    """The same, those that are closed as they are."""
+    """Yields the jaxprs among the parameters of an equation, closed or open as they are."""
     values = list(params.values())
     while values:
         value = values.pop()
@@ -211,55 +215,55 @@ def _bodies(params: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def constants_within(params: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-    """The constants of the jaxprs among the parameters of some equations, in any depth."""
+    """Yields the constants of the jaxprs among equations' parameters, in any depth."""
     for body in (body for one in params for body in _bodies(one)):
         yield from getattr(body, "consts", ())
         yield from constants_within(eqn.params for eqn in open_jaxpr(body).eqns)
 
 
 def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
-    """The kind of derivative rule that somebody gave a function of theirs: "jvp" or "vjp".
+    """Returns the kind of a function's custom derivative rule, "jvp" or "vjp"; else None.
 
     JAX is about to write such functions as "hi" primitives (`jax_custom_vjp3`), which users can
     make themselves, too (`jax.experimental.hijax`).
     """
     if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
         return primitive.name[7:10]
-    own = _own(params)
-    if not hasattr(own, "vjp_fwd"):
+    hi = _own(params)
+    if not hasattr(hi, "vjp_fwd"):
         return None
-    if hasattr(own, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
+    if hasattr(hi, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
         return "vjp"
-    return "vjp" if own.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
+    return "vjp" if hi.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
 
 
 def _own(params: Mapping[str, Any]) -> Any:
-    """The "hi" primitive that an equation calls, without the batches that it is over."""
-    own: Any = params.get("_prim")
-    while hasattr(getattr(own, "prim", None), "vjp_fwd"):  # before JAX 0.12
-        own = own.prim
-    return own
+    """Returns the "hi" primitive that an equation calls, without the batches around it."""
+    hi: Any = params.get("_prim")
+    while hasattr(getattr(hi, "prim", None), "vjp_fwd"):  # before JAX 0.12
+        hi = hi.prim
+    return hi
 
 
 def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
-    """Whether an equation is or holds a call of a function whose rule is told what is zero."""
+    """Returns whether an equation calls, in any depth, a rule that is told of zeros."""
     if own_rule(primitive, params) is not None:
-        own = _own(params)
+        hi = _own(params)
         return bool(
-            params.get("symbolic_zeros") if own is None else getattr(own, "symbolic_zeros", True)
+            params.get("symbolic_zeros") if hi is None else getattr(hi, "symbolic_zeros", True)
         )
     eqns = (eqn for body in bodies(params) for eqn in body.eqns)
     return any(sees_symbolic_zeros(eqn.primitive, eqn.params) for eqn in eqns)
 
 
 def function_source(params: Mapping[str, Any]) -> str | None:
-    """Name, file and line of the function that a call with a derivative rule is of."""
-    own = _own(params)
+    """Returns name, file and line of the function behind a call with a derivative rule."""
+    hi = _own(params)
     body = params.get("call_jaxpr", params.get("fun_jaxpr"))
-    if own is not None:
-        body = getattr(getattr(own, "traced", None), "jaxpr", None)
+    if hi is not None:
+        body = getattr(getattr(hi, "traced", None), "jaxpr", None)
     source = getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
-    return type(own).__name__ if own is not None and source is None else source
+    return type(hi).__name__ if hi is not None and source is None else source
 
 
 def is_ref(aval: Any) -> bool:
@@ -277,7 +281,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def source_line(eqn: Any) -> str:
-    """The user's file and line that made an equation, for error messages; empty if unknown."""
+    """Returns the user's file and line that made an equation, for errors; empty if unknown."""
     try:
         lines = source_info_util.summarize(eqn.source_info, _FRAMES).splitlines()
     except Exception:  # the summary is a courtesy; its absence must not hide the real error
@@ -293,7 +297,7 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
 
 
 def promoted(*dtypes: Any) -> Any:
-    """The dtype that JAX promotes several to by default, whatever the user allows in his own code.
+    """Returns the dtype to which JAX promotes several by default, whatever the user's settings.
 
     Inside the engine values of several precisions meet where the user's program converts between
     them; what is said here is followed by an explicit conversion.
@@ -305,20 +309,20 @@ def promoted(*dtypes: Any) -> Any:
 
 
 def _promotable(dtype: Any) -> Any:
-    """A dtype, or bfloat16 for floats of 4 to 8 bits: it holds them all, JAX promotes none."""
+    """Returns a dtype, or bfloat16 for floats of 4 to 8 bits: it holds them all."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 16
     return jnp.bfloat16 if narrow else dtype
 
 
 def as_weak_as(aval: Any, x: Any) -> Any:
-    """An array, weakly typed if a variable is: one that gives way to any dtype it meets."""
+    """Returns an array, weakly typed if a variable is: it gives way to any dtype it meets."""
     if not getattr(aval, "weak_type", False) or getattr(x, "weak_type", True):
         return x
     return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
 def generator(dtype: Any) -> Any:
-    """What makes the random numbers of keys of a dtype, of integers."""
+    """Returns the generator of random numbers (with `random_bits`) of a key dtype."""
     return dtype._impl
 
 
@@ -328,7 +332,7 @@ def is_traced(value: Any) -> bool:
 
 
 def is_over(value: Any) -> bool:
-    """Whether a value is of a trace that has ended: none of those that are under way."""
+    """Whether a value belongs to a trace that has ended."""
     trace = core.find_top_trace(()) if is_traced(value) else None
     while trace is not None and value._trace is not trace:
         trace = getattr(trace, "parent_trace", None)
@@ -342,29 +346,29 @@ def has_lost(closed: Any) -> bool:
 
 
 def shape_of(x: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and the like of an array, which is forgotten."""
+    """Returns shape, dtype, weakness and sharding of an array, without its values."""
     return abstract(jax.typeof(x))
 
 
 def abstract(aval: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and weakness of a variable, and in what it differs among devices."""
+    """Returns shape, dtype and weakness of a variable, and in what it differs among devices."""
     varying = {k: getattr(aval, k) for k in ("manual_axis_type", "sharding") if variance_of(aval)}
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, **varying)
 
 
 def variance(x: Any) -> frozenset[Any]:
-    """The axes of a mesh along which an array differs, inside of `jax.shard_map`."""
+    """Returns the mesh axes along which an array differs, inside of `jax.shard_map`."""
     return variance_of(jax.typeof(x))
 
 
 def variance_of(aval: Any) -> frozenset[Any]:
-    """As `variance`, of a variable."""
-    found = getattr(aval, "manual_axis_type", None)
-    return getattr(aval, "vma", frozenset()) if found is None else found.varying
+    """Returns the mesh axes along which a variable differs, inside of `jax.shard_map`."""
+    axis_type = getattr(aval, "manual_axis_type", None)
+    return getattr(aval, "vma", frozenset()) if axis_type is None else axis_type.varying
 
 
 def vary_alike(args: Any) -> bool:
-    """Whether arrays all differ along the same axes of a mesh, inside of `jax.shard_map`."""
+    """Returns whether arrays all differ along the same mesh axes, inside of `jax.shard_map`."""
     return len(set(map(variance, args))) <= 1
 
 
@@ -380,7 +384,7 @@ def is_partitioned(ctx: Any) -> bool:
 
 
 def compilation_cache() -> tuple[str, float]:
-    """The folder of JAX's compilation cache, and the most bytes that it may take; none without it.
+    """Returns JAX's compilation cache folder and its size limit; empty without one.
 
     What is not on this machine's disk is none, too.
     """
@@ -392,20 +396,20 @@ def compilation_cache() -> tuple[str, float]:
 
 
 def settings() -> dict[str, Any]:
-    """Returns all settings of JAX as they are here: inside of context managers, too."""
+    """Returns all settings of JAX as they are here, inside of context managers, too."""
     known: Any = jax.config.values
     return {name: getattr(jax.config, name, value) for name, value in known.items()}
 
 
 def keep_alive(ctx: Any, value: Any) -> None:
-    """Keeps an object as long as the program that is being lowered, or what is compiled of it."""
+    """Keeps an object alive as long as the program being lowered, or its executable."""
     add = getattr(ctx.module_context, "add_keepalive", None)
     if add is not None:
         add(value)
 
 
 def same_variance(args: Any) -> list[Any]:
-    """Arguments of one primitive inside `jax.shard_map`: all vary along the same mesh axes."""
+    """Makes arguments of one primitive vary along the same mesh axes, in `jax.shard_map`."""
     if vary_alike(args):
         return list(args)
     varying = [variance(x) for x in args]
@@ -414,7 +418,7 @@ def same_variance(args: Any) -> list[Any]:
 
 
 def varying_as(x: Any, aval: Any) -> Any:
-    """An array that differs along all axes of a mesh along which a variable does."""
+    """Makes an array differ along all mesh axes along which a variable does."""
     return _varying(x, variance_of(aval) - variance(x))
 
 

@@ -1,4 +1,4 @@
-"""Registration of every task with Gymnasium, as ``veenv/NAME-v0``, whichever is imported first."""
+"""Registers every task with Gymnasium, as ``veenv/NAME-v0``, whichever is imported first."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def register(names: Sequence[str] | None = None) -> None:
 
 
 def announce(name: str) -> None:
-    """Adds a task of the user."""
+    """Registers a task of the user."""
     if name not in NAMES:
         NAMES.append(name)
     if _is_imported():
@@ -82,12 +82,12 @@ def announce(name: str) -> None:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Registers the tasks at the end of the import of Gymnasium."""
+    """An import hook that registers the tasks at the end of the import of Gymnasium."""
 
     _asks = False
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """What the others find, with another end."""
+        """Returns Gymnasium's spec as other finders do, with a loader that registers the tasks."""
         if name != "gymnasium" or self._asks:
             return None
         self._asks = True
@@ -108,7 +108,7 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
 
 def _is_imported() -> bool:
-    """Whether Gymnasium is there, and not half imported."""
+    """Returns whether Gymnasium is imported completely."""
     return hasattr(sys.modules.get("gymnasium"), "register")
 
 

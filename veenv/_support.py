@@ -1,4 +1,4 @@
-"""What every package needs: a value for a while, a package that is missing, a form that fails."""
+"""Helpers for every package: context settings, optional extras, and fallbacks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TypeVar
 T = TypeVar("T")
 _LOGGER = logging.getLogger("veenv")
 STRICT = bool(os.environ.get("VEENV_STRICT"))
-"""Whether a failure that nobody foresaw is an error: in the tests, which set ``VEENV_STRICT=1``."""
+"""Whether an unexpected failure is an error: in the tests, which set ``VEENV_STRICT=1``."""
 
 
 @contextmanager
 def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Inside, a context variable has a value."""
+    """Sets a context variable for the duration of a context."""
     token = variable.set(value)
     try:
         yield
@@ -27,7 +27,7 @@ def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Says of imports inside which extra of veenv has what is missing.
+    """Names the extra of veenv that provides a missing package, in a context around imports.
 
     Raises:
       ModuleNotFoundError: a package is missing.
@@ -47,12 +47,12 @@ def attempt(
     otherwise: Callable[[], T],
     raises: Callable[[Exception], bool] = lambda error: False,
 ) -> T:
-    """What `make` returns, or `otherwise` where it fails; that is said at log level debug.
+    """Returns the result of `make`, or of `otherwise` where that fails; logs failures at debug.
 
     Args:
-      make: makes or runs a form that nobody asked for.
-      otherwise: does the same in a way that needs less.
-      raises: of an error whether it was foreseen, or is the user's; those are raised as they are.
+      make: makes or runs an optional form.
+      otherwise: does the same with fewer requirements.
+      raises: whether an error is expected, or the user's: such errors are raised as they are.
     """
     try:
         return make()
@@ -61,8 +61,8 @@ def attempt(
             raise
         failed = error
     try:
-        found = otherwise()
-        _LOGGER.debug("a form that nobody asked for failed, another was taken", exc_info=failed)
-        return found
+        result = otherwise()
+        _LOGGER.debug("an optional form failed, another is used", exc_info=failed)
+        return result
     finally:
         del failed  # its traceback holds this frame, and tracers

@@ -1,4 +1,4 @@
-"""How much is looked at, kept or written out before something else is done: each limit once.
+"""Limits and thresholds of the package, each once and with its reason.
 
 Weights of the price model are in `veenv/engine/price.py`; properties of formats and machines stand
 beside what has them.

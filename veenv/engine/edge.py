@@ -241,7 +241,7 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
 
 def is_placed(e: Edge) -> bool:
     """Whether an edge has a link whose places are known when tracing."""
-    return isinstance(e.link, Selection) or (e.link is not None and e.link.taken is not None)
+    return isinstance(e.link, Selection) or (e.link is not None and e.link.gather is not None)
 
 
 def places(e: Edge) -> np.ndarray:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike
 
 _TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
-_TAKEN = re.compile(
+_RESERVED = re.compile(
     # Keywords up to C23, and what gcc adds to them.
     "alignas|alignof|asm|auto|bool|break|case|char|const|constexpr|continue|default|do|double|else|"
     "enum|extern|false|float|for|goto|if|inline|int|long|main|nullptr|register|restrict|return|short|"
@@ -89,7 +89,7 @@ def to_c(
 
 
 def check_name(name: str) -> None:
-    """Checks that a function of C can have a name; on this machine also that its library has none.
+    """Checks that a C function can have a name, which this machine's C library must not define.
 
     Args:
       name: the name.
@@ -103,13 +103,11 @@ def check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be a C identifier, got {name!r}")
     try:
-        taken = hasattr(ctypes.CDLL(None), name)
+        defined = hasattr(ctypes.CDLL(None), name)
     except (OSError, TypeError):  # as on Windows
-        taken = False
-    if taken or _TAKEN.fullmatch(name):
-        raise ValueError(
-            f"name must be a free C identifier, got {name!r}, which C itself has taken"
-        )
+        defined = False
+    if defined or _RESERVED.fullmatch(name):
+        raise ValueError(f"name must be a free C identifier, got {name!r}, which C reserves")
 
 
 class _Writer:
@@ -119,11 +117,11 @@ class _Writer:
         self.helpers: dict[str, str] = {}
 
     def text(self) -> str:
-        made = _Statements(self.program, self._cast)
-        made.run(range(len(self.program.ops)))
+        statements = _Statements(self.program, self._cast)
+        statements.run(range(len(self.program.ops)))
         for k, ids in enumerate(self.program.results):
-            made.output(f"out{k}", ids)
-        lines = made.lines
+            statements.output(f"out{k}", ids)
+        lines = statements.lines
         inputs, outputs = self.program.inputs, self.program.outputs
         types = [f"const {_type(x.dtype)} *restrict" for x in inputs]
         types += [f"{_type(x.dtype)} *restrict" for x in outputs]
@@ -177,7 +175,7 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
 
 @dataclass(frozen=True)
 class _Array(Strided):
-    """Entries of an array of C."""
+    """Strided view of an array in C."""
 
     name: str
 
@@ -189,7 +187,7 @@ class _Array(Strided):
 
 
 class _Statements(Backend[_Array]):
-    """The statements of a program; names in the body of a loop begin with the loop's.
+    """C statements of a program; names in a loop's body begin with the loop's name.
 
     `cast` writes a conversion.
     """
@@ -202,22 +200,22 @@ class _Statements(Backend[_Array]):
         self._cast = cast
 
     def inside(self, position: int) -> str:
-        """What names in the body of a loop begin with."""
+        """Returns the prefix of names in the body of a loop."""
         return f"{self.scope.where}{position}_"
 
     def named(self, position: int, value: str) -> str:
-        """A variable."""
+        """Declares a variable with a value, and returns its name."""
         name = f"{self.scope.where}{position}"
         dtype = self.scope.program.ops[position].dtype
         self.lines.append(f"const {_type(dtype)} {name} = {value};")
         return name
 
     def const(self, op: Op) -> str:
-        """A literal."""
+        """Returns a literal."""
         return _literal(op.attr)
 
     def memory(self, place: Place) -> _Array:
-        """An array with the name of its operation; declares what is filled later."""
+        """Returns an array named by its operation; declares arrays that are filled later."""
         (position, k), program = place, self.scope.program
         op, source = program.ops[position], position
         name = f"{self.scope.where}{position}"
@@ -229,7 +227,7 @@ class _Statements(Backend[_Array]):
         return _Array(name)
 
     def fill(self, position: int, args: Sequence[int]) -> None:
-        """Declares an array with its entries, constant where nothing is written in it."""
+        """Declares an array with its entries, constant where nothing is written to it."""
         scope, array = self.scope, self.stored(position).name
         written = any(scope.program.ops[p].args[k] == position for p, k in scope.in_place)
         kind = f"{'' if written else 'const '}{_type(scope.program.ops[position].dtype)}"
@@ -237,7 +235,7 @@ class _Statements(Backend[_Array]):
         self.lines.append(f"{kind} {array}[{len(args)}] = {{{values}}};")
 
     def load(self, array: _Array, index: str | int) -> str:
-        """An entry."""
+        """Returns an entry."""
         return array.at(index)
 
     def put(self, array: _Array, index: str | int, value: str) -> None:
@@ -245,12 +243,12 @@ class _Statements(Backend[_Array]):
         self.lines.append(f"{array.at(index)} = {value};")
 
     def copy(self, source: _Array, target: _Array, count: int, mask: None = None) -> None:
-        """A loop that copies entries."""
+        """Writes a loop that copies entries."""
         head = f"for (int32_t k = 0; k < {count}; ++k)"
         self.lines.append(f"{head} {target.at('k')} = {source.at('k')};")
 
     def output(self, name: str, ids: Sequence[int]) -> None:
-        """Fills an output; what lies evenly in an array is copied in a loop."""
+        """Fills an output; entries evenly spaced in an array are copied in a loop."""
         of_array: dict[int, list[int]] = {}
         for e, i in enumerate(ids):
             op = self.scope.program.ops[i]
@@ -274,7 +272,7 @@ class _Statements(Backend[_Array]):
             self.copy(source, target, count)
 
     def compute(self, op: Op) -> str:
-        """An expression."""
+        """Returns an expression."""
         if op.name == "read":
             return self.stored(op.args[0]).at(self.operand(op.args[1]))
         args = [self.operand(a) for a in op.args]
@@ -289,7 +287,7 @@ class _Statements(Backend[_Array]):
         return text.format(*args, f=suffix, T=kind, U=unsigned, W=wraps)
 
     def repeat(self, loop: InLoop[_Array]) -> list[str]:
-        """A loop that carries numbers in variables."""
+        """Writes a loop that carries numbers in variables, and returns their names."""
         name, of = f"{self.scope.where}{loop.position}", loop.loop
         kinds, step = list(map(_type, loop.dtypes)), f"{name}_k"
         carries = [f"{name}_c{k}" for k in loop.numbers]
@@ -322,7 +320,7 @@ def _shape(leaf: Leaf) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A NumPy scalar as C; floats in hexadecimal, which is exact."""
+    """Returns a NumPy scalar as C; floats in hexadecimal, which is exact."""
     dtype = value.dtype.name
     if dtype == "bool":
         return "true" if value else "false"

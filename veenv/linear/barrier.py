@@ -1,4 +1,4 @@
-"""Keeping the compiler from computing an expensive value more than once, always or in batches only.
+"""Barriers that keep the compiler from recomputing an expensive value, always or in batches only.
 
 While a function is traced nobody knows the batch that it will be mapped over.  Storing a value
 takes the start of one loop at every batch; what it saves grows with the batch.
@@ -26,7 +26,7 @@ _pinning: ContextVar[bool] = ContextVar("_pinning", default=True)
 
 
 def pin(value: Any) -> Any:
-    """Keeps the compiler from computing a value again in each place that uses it.
+    """Keeps the compiler from recomputing a value in each place that uses it.
 
     A Jacobian's many outputs become many fused loops, and the compiler would rather repeat a sine
     in each of them than store it.  Outside a trace there is nothing to keep.
@@ -39,7 +39,7 @@ def pin(value: Any) -> Any:
 
 
 def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
-    """A function in which values are pinned, or none is."""
+    """Wraps a function so that its values are pinned as by default, or none is."""
     if not (isinstance(mode, bool) or mode == "auto"):
         raise ValueError(f'pin must be "auto", True or False, got {mode!r}')
     if mode is not False:
@@ -54,7 +54,7 @@ def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
 
 
 def pins_as_written() -> AbstractContextManager[None]:
-    """Inside, values are pinned as by default.
+    """Returns a context in which values are pinned as by default.
 
     A function is traced so, whatever becomes of its Jacobian: one that holds a Jacobian of its own
     has one graph.
@@ -70,7 +70,7 @@ BARRIERS = frozenset(["optimization_barrier", batch_barrier_p.name])
 
 
 def barrier_from(points: int, value: Any) -> Any:
-    """Keeps the compiler from computing a value again in batches of so many points or more.
+    """Keeps the compiler from recomputing a value in batches of so many points or more.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -85,7 +85,7 @@ def barrier_from(points: int, value: Any) -> Any:
 
 
 def _batch(args: tuple[Any], dims: tuple[int], *, points: int) -> tuple[Any, int]:
-    """A batch of unknown size (`jax.export`) counts as a large one."""
+    """Batches the barrier; a batch of unknown size (`jax.export`) counts as a large one."""
     size = args[0].shape[dims[0]]
     left = -(-points // max(1, size)) if isinstance(size, int) else 1
     return barrier_from(left, args[0]), dims[0]

@@ -1,4 +1,4 @@
-"""The linearisation of an equation with several results and operands, whose passes are shared."""
+"""Linearisation of an equation with several results and operands, whose passes are shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pairs = Sequence[tuple[int, int]]
 
 
 class Joint:
-    """The linearisation of an equation with several results and operands.
+    """Linearisation of an equation with several results and operands.
 
     Attributes:
       out_shapes: shape of each result.
@@ -51,7 +51,7 @@ class Joint:
         diagonal: tuple[tuple[int, int], ...] = (),
         counts: bool = False,
     ) -> Operator:
-        """The partial of one result by one operand, on axes that are not of size one."""
+        """Returns the partial of one result by one operand, on axes that are not of size one."""
         outs, ins = self.out_shapes[result], self.in_shapes[operand]
         squeezed_out, squeezed_in = drop_ones(outs), drop_ones(ins)
         return Operator(
@@ -66,7 +66,7 @@ class Joint:
         )
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
-        """Tangents of all results for tangents of one operand along `axes` of x."""
+        """Returns tangents of all results for tangents of one operand along `axes` of x."""
         shape = self.in_shapes[operand]
 
         def action(t: Array) -> tuple[Array, ...]:
@@ -75,7 +75,7 @@ class Joint:
         return self._once((True, operand), key, action, x, axes, shape)
 
     def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
-        """Cotangents of all operands for cotangents of one result along `axes` of x."""
+        """Returns cotangents of all operands for cotangents of one result along `axes` of x."""
         shape = self.out_shapes[result]
 
         def action(g: Array) -> tuple[Array, ...]:
@@ -94,7 +94,7 @@ class Joint:
         axes: Sequence[int],
         shape: Sequence[int],
     ) -> tuple[Array, ...]:
-        """Runs an action unless one of the last calls in the same way had the same key."""
+        """Runs an action, memoised for the last keys of each direction and argument."""
         key = (key, tuple(axes), x.shape)
         last = self._last.setdefault(way, {})
         if key not in last:
@@ -104,16 +104,16 @@ class Joint:
         return last[key]
 
     def without_forward(self) -> Joint:
-        """The same with the forward direction taken from the backward one."""
+        """Returns the same linearisation with a forward direction computed by the backward one."""
 
         def forward(operand: int, t: Array) -> tuple[Array, ...]:
-            found = []
+            tangents = []
             for k, shape in enumerate(self.out_shapes):
                 rows = lambda g, k=k: (self.backward(k, g)[operand],)  # noqa: E731
                 every = _copied(drop_ones(shape), ())
                 [matrix] = _columns(rows, shape, self.dtype, every)
-                found.append(_combined(matrix, shape, t, ()))
-            return tuple(found)
+                tangents.append(_combined(matrix, shape, t, ()))
+            return tuple(tangents)
 
         ways = forward, self.backward
         return Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
@@ -121,7 +121,7 @@ class Joint:
     def without_backward(
         self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
     ) -> Joint:
-        """The same with the backward direction taken from the forward one.
+        """Returns the same linearisation with a backward direction computed by the forward one.
 
         The columns of an operand are computed once for all results, before (and outside of) the
         pass that a result's cotangents are pulled back in.
@@ -133,12 +133,12 @@ class Joint:
             if pairs is None:
                 return None
             key = operand, _copied(drop_ones(shape), pairs)
-            found = columns.get(key)
-            if found is None:
-                found = _columns(lambda t: self.forward(operand, t), shape, self.dtype, key[1])
+            matrices = columns.get(key)
+            if matrices is None:
+                matrices = _columns(lambda t: self.forward(operand, t), shape, self.dtype, key[1])
                 if keep:
-                    columns[key] = found
-            return found[result]
+                    columns[key] = matrices
+            return matrices[result]
 
         def prepare(result: int) -> None:
             for operand in range(len(self.in_shapes)):
@@ -147,17 +147,17 @@ class Joint:
         def backward(result: int, g: Array) -> tuple[Array, ...]:
             pulled = []
             for operand, shape in enumerate(self.in_shapes):
-                found = columns_of(result, operand, keep=False)
-                if found is None:
+                matrix = columns_of(result, operand, keep=False)
+                if matrix is None:
                     pulled.append(jnp.zeros(shape, self.dtype))
                 else:
-                    pulled.append(_combined(found, shape, g, diagonal(result, operand) or ()))
+                    pulled.append(_combined(matrix, shape, g, diagonal(result, operand) or ()))
             return tuple(pulled)
 
         ways = self.forward, backward
-        made = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
-        made._before_pull = prepare
-        return made
+        joint = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
+        joint._before_pull = prepare
+        return joint
 
 
 def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
@@ -165,7 +165,7 @@ def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tupl
 
 
 def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:
-    """The axes whose every index needs a column; one serves all indices of the diagonal ones."""
+    """Returns the axes of which each index needs a column; diagonal axes share one column."""
     same = {j for _, j in diagonal}
     return tuple(j for j in range(len(ins)) if j not in same)
 
@@ -176,16 +176,18 @@ def _columns(
     dtype: Any,
     copied: Sequence[int],
 ) -> tuple[Array, ...]:
-    """What a linear function with several results makes of the basis along the copied axes."""
+    """Applies a linear function with several results to the basis along the copied axes."""
     ins = drop_ones(shape)
     count = prod(ins[j] for j in copied)
-    own = jnp.arange(count).reshape([1, *(n if j in copied else 1 for j, n in enumerate(ins))])
-    basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
+    position = jnp.arange(count).reshape([1, *(n if j in copied else 1 for j, n in enumerate(ins))])
+    basis = jnp.broadcast_to(
+        position == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins)
+    )
     return tuple(jax.vmap(action)(basis.astype(dtype).reshape((count, *shape))))
 
 
 def _combined(columns: Array, shape: Sequence[int], g: Array, diagonal: Pairs) -> Array:
-    """The transpose applied to `g`, by the columns."""
+    """Applies the transpose to `g`, by the columns."""
     ins, outs = drop_ones(shape), drop_ones(g.shape)
     same = {j: k for k, j in diagonal}
     copied = _copied(ins, diagonal)

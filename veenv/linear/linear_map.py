@@ -1,4 +1,4 @@
-"""Linear maps that edges keep unevaluated: operators, known by their action, and selections."""
+"""Linear maps that edges keep unevaluated: selections, and operators given by their action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veenv import _compat
 
 @dataclass(frozen=True)
 class Affine:
-    """A selection along one axis."""
+    """An affine index map along one axis: pairs (out_start + out_step·t, in_start + in_step·t)."""
 
     out_size: int  # number of out indices
     in_size: int  # number of in indices
@@ -30,7 +30,7 @@ class Affine:
 
     @property
     def T(self) -> Affine:
-        """The transposed selection."""
+        """The transposed index map."""
         return canonical(
             self.in_size,
             self.out_size,
@@ -43,13 +43,13 @@ class Affine:
 
     @property
     def line(self) -> tuple[int, int] | None:
-        """Which diagonal or antidiagonal the pairs lie on; None with longer steps."""
+        """(slope, offset) of the diagonal or antidiagonal of the pairs; None with longer steps."""
         if self.out_step != 1 or abs(self.in_step) != 1:
             return None
         return self.in_step, self.in_start - self.in_step * self.out_start
 
     def columns(self) -> np.ndarray:
-        """int32 [out_size]: the in index that each out index is joined to, -1 where none is."""
+        """Returns int32 [out_size], the in index paired with each out index; -1 where none is."""
         steps = np.arange(self.size)
         columns = np.full(self.out_size, -1, np.int32)
         columns[self.out_start + self.out_step * steps] = self.in_start + self.in_step * steps
@@ -65,7 +65,7 @@ def canonical(
     in_step: int,
     size: int,
 ) -> Affine:
-    """The one form of a selection: ascending out indices, plain steps where there is no pair."""
+    """Returns the canonical form: ascending out indices, plain steps for a single pair or none."""
     if size <= 0:
         return Affine(out_size, in_size, 0, 1, 0, 1, 0)
     if size == 1:
@@ -78,14 +78,14 @@ def canonical(
 
 
 def hull(a: Affine, b: Affine) -> Affine:
-    """The stretch of a line from the first pair of two selections on it to the last."""
+    """Returns the line from the first pair to the last of two index maps on the same line."""
     first, last = min(a.out_start, b.out_start), max(a.out_start + a.size, b.out_start + b.size)
     start = a.in_start + a.in_step * (first - a.out_start)
     return canonical(a.out_size, a.in_size, first, 1, start, a.in_step, last - first)
 
 
 def compose(post: Affine, pre: Affine) -> Affine:
-    """The places of post ∘ pre."""
+    """Composes two index maps: post ∘ pre."""
     # Pairs (t, s) with post.in_start + post.in_step·t = pre.out_start + pre.out_step·s.
     a, b = post.in_step, pre.out_step
     shift = pre.out_start - post.in_start
@@ -122,7 +122,7 @@ def compose(post: Affine, pre: Affine) -> Affine:
 @final
 @dataclass(frozen=True)
 class Selection:
-    """A linear map that moves entries along one axis to known places."""
+    """A linear map that moves entries along one axis to known positions."""
 
     places: Affine  # which entries go where
     # shape of the result; its one axis may be left out if it is of size one
@@ -135,7 +135,7 @@ class Selection:
 
     @property
     def key(self) -> Affine:
-        """Equal keys mean equal maps."""
+        """A key of the map: equal keys mean equal maps."""
         return self.places
 
     @property
@@ -144,17 +144,17 @@ class Selection:
         return Selection(self.places.T, self.in_shape, self.out_shape)
 
     def apply(self, x: Array) -> Array:
-        """The map, from `in_shape` to `out_shape`."""
+        """Applies the map, from `in_shape` to `out_shape`."""
         return _select(self.places, x.reshape(self.places.in_size), 0).reshape(self.out_shape)
 
     def transpose(self, x: Array) -> Array:
-        """Its transpose, from `out_shape` to `in_shape`."""
+        """Applies the transpose, from `out_shape` to `in_shape`."""
         return self.T.apply(x)
 
     def along(
         self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
     ) -> Array:
-        """As `veenv.linear.linear_map.Operator.along`; a selection needs no key."""
+        """Applies the map along one axis, as `Operator.along` does; a selection needs no key."""
         del key
         a, axis = self.places.T if transposed else self.places, axes[0] if axes else x.ndim
         y = _select(a, x if axes else x[..., None], axis)
@@ -165,7 +165,7 @@ class Selection:
 
 
 def _select(a: Affine, x: Array, axis: int) -> Array:
-    """Along one axis, cuts the selected entries out and puts them in their places among zeros."""
+    """Slices the selected entries along one axis, and pads them with zeros to their positions."""
     if not a.size:
         return jnp.zeros([*x.shape[:axis], a.out_size, *x.shape[axis + 1 :]], x.dtype)
     last = a.in_start + a.in_step * (a.size - 1)
@@ -183,32 +183,33 @@ def _select(a: Affine, x: Array, axis: int) -> Array:
 
 
 def widened(
-    own: Any,
+    base: Any,
     out_shape: Sequence[int],
     out_labels: tuple[Sequence[int], Sequence[int]],
     in_labels: tuple[Sequence[int], Sequence[int]],
     extra: Sequence[tuple[int, int]],
     in_sizes: Sequence[int],
 ) -> np.ndarray:
-    """The columns of the product of a selection with the identity on further axes.
+    """Returns the columns of the Kronecker product of a selection and an identity.
 
-    `out_labels` and `in_labels` name the axes of the selection, and all.
+    `base` are the columns of the selection, `out_labels` and `in_labels` its axes and all axes, and
+    `extra` the (out, in) axes of the identity.
     """
     (out_axes, outs), (in_axes, ins) = out_labels, in_labels
     order = [ins.index(j) for j in (*in_axes, *(j for _, j in extra))]
     rows = np.arange(np.prod(in_sizes, dtype=int)).reshape(in_sizes).transpose(order)
     rows = rows.reshape(-1, *rows.shape[len(in_axes) :])
-    found = np.where((own >= 0).reshape(-1, *[1] * len(extra)), rows[own], -1)
-    found = found.reshape(*out_shape, *found.shape[1:])
+    gathered = np.where((base >= 0).reshape(-1, *[1] * len(extra)), rows[base], -1)
+    gathered = gathered.reshape(*out_shape, *gathered.shape[1:])
     labels = [*out_axes, *(k for k, _ in extra)]
-    return found.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)
+    return gathered.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)
 
 
 Action = Callable[[Array], Array]
 
 
 class Same:
-    """A key that is equal only for the same object."""
+    """A hashable key that is equal only for the same object."""
 
     def __init__(self, item: Any):
         self.item = item
@@ -221,21 +222,21 @@ class Same:
 
 
 class Shared(Protocol):
-    """What several maps take their values from (`veenv.linear.joint.Joint`)."""
+    """The interface of a linearisation that several maps share (`veenv.linear.joint.Joint`)."""
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
-        """Tangents of all results for tangents of one operand along `axes` of x."""
+        """Returns tangents of all results for tangents of one operand along `axes` of x."""
         ...
 
     def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
-        """Cotangents of all operands for cotangents of one result along `axes` of x."""
+        """Returns cotangents of all operands for cotangents of one result along `axes` of x."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class Operator:
-    """A linear map between arrays that is known by its action, with its transpose."""
+    """A linear map between arrays, given by its action and that of its transpose."""
 
     out_shape: tuple[int, ...]  # shape of the result of `apply`
     in_shape: tuple[int, ...]  # shape of its argument
@@ -248,8 +249,8 @@ class Operator:
     key: Hashable = field(default_factory=object)  # equal keys mean equal maps
     # (out axis, in axis) pairs along which the map is diagonal
     diagonal: tuple[tuple[int, int], ...] = ()
-    # of a selection whose places are known, a function that makes `columns`
-    taken: Callable[[], np.ndarray] | None = None
+    # makes `columns`, of a map that selects elements at positions known without values
+    gather: Callable[[], np.ndarray] | None = None
     counts: bool = False  # whether its entries say how often an element is put somewhere
     # `along` by the maps that it is made of, where one of them shares its work
     by_parts: Callable[[Array, Sequence[int], bool, object], Array] | None = None
@@ -267,23 +268,23 @@ class Operator:
             not self.flipped,
             ("transpose", self.key),
             tuple((j, k) for k, j in self.diagonal),
-            None if self.taken is None else self._taken_back,
+            None if self.gather is None else self._transposed_columns,
             self.counts,
             (by := self.by_parts) and (lambda x, axes, back, key: by(x, axes, not back, key)),
         )
 
-    def _taken_back(self) -> np.ndarray:
-        """`columns` of the transpose of a map that takes no element twice."""
-        assert self.taken is not None
-        taken, found = self.taken(), np.full(prod(self.in_shape), -1, np.int32)
-        there = np.flatnonzero(taken >= 0)
-        found[taken[there]] = there
-        return found
+    def _transposed_columns(self) -> np.ndarray:
+        """Returns `columns` of the transpose, of a map that takes no element twice."""
+        assert self.gather is not None
+        columns, transposed = self.gather(), np.full(prod(self.in_shape), -1, np.int32)
+        there = np.flatnonzero(columns >= 0)
+        transposed[columns[there]] = there
+        return transposed
 
     def along(
         self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
     ) -> Array:
-        """Applies the map (or its transpose) along some axes of an array; its own come last then.
+        """Applies the map (or its transpose) along axes of an array; its result's axes come last.
 
         Calls with an equal key share one pass through the equation that the map belongs to. A map
         of real numbers takes both parts of complex ones, one after the other.
@@ -310,22 +311,22 @@ LinearMap: TypeAlias = Operator | Selection
 
 
 def columns(link: LinearMap) -> np.ndarray | None:
-    """Flat index of the argument's element that each element of the result is; -1 for none.
+    """Returns for each element of the result the flat index of its element of the argument, or -1.
 
     None for maps whose places are not known without values.
     """
     if isinstance(link, Selection):
         return link.places.columns()
-    return None if link.taken is None else link.taken()
+    return None if link.gather is None else link.gather()
 
 
 def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without its axes of size one."""
+    """Returns a shape without its axes of size one."""
     return tuple(n for n in shape if n != 1)
 
 
 def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> Operator:
-    """A JAX-traceable function that moves or adds entries of one array, without axes of size one.
+    """Wraps a function that moves or adds entries of one array, without axes of size one.
 
     The function may see any dtype; its transpose is JAX's.
     """
@@ -341,7 +342,7 @@ def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> 
 
 
 def identity(shape: Sequence[int]) -> LinearMap:
-    """The identity on arrays of `shape`."""
+    """Returns the identity on arrays of `shape`."""
     shape = tuple(shape)
     if len(shape) <= 1:
         n = prod(shape)
@@ -350,20 +351,20 @@ def identity(shape: Sequence[int]) -> LinearMap:
     key = ("identity", shape)
     numbers = functools.partial(np.arange, prod(shape), dtype=np.int32)
     return Operator(
-        shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every, taken=numbers, counts=True
+        shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every, gather=numbers, counts=True
     )
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
-    """The map post ∘ pre."""
+    """Composes two linear maps: post ∘ pre."""
     if isinstance(post, Selection) and isinstance(pre, Selection):
         return Selection(compose(post.places, pre.places), post.out_shape, pre.in_shape)
 
     def by_parts(x: Array, axes: Sequence[int], transposed: bool, key: object) -> Array:
         first, second = (post, pre) if transposed else (pre, post)
         y = first.along(x, axes, transposed=transposed, key=key)
-        own = range(x.ndim - len(axes), y.ndim)
-        return second.along(y, own, transposed=transposed, key=(key, first.key))
+        result_axes = range(x.ndim - len(axes), y.ndim)
+        return second.along(y, result_axes, transposed=transposed, key=(key, first.key))
 
     return Operator(
         post.out_shape,
@@ -373,23 +374,23 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         _compat.promoted(post.dtype, pre.dtype),
         key=("chain", post.key, pre.key),
         diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
-        taken=functools.partial(_chained, post, pre) if _known(post) and _known(pre) else None,
+        gather=functools.partial(_chained, post, pre) if _known(post) and _known(pre) else None,
         counts=post.counts and pre.counts,
         by_parts=by_parts if _shares(post) or _shares(pre) else None,
     )
 
 
 def _shares(link: LinearMap) -> bool:
-    """Whether work of a map is shared with others."""
+    """Returns whether a map shares its passes with others."""
     return isinstance(link, Operator) and bool(link.shared or link.by_parts)
 
 
 def _known(link: LinearMap) -> bool:
-    return isinstance(link, Selection) or link.taken is not None
+    return isinstance(link, Selection) or link.gather is not None
 
 
 def _chained(post: LinearMap, pre: LinearMap) -> np.ndarray:
-    """`columns` of post ∘ pre."""
+    """Returns `columns` of post ∘ pre."""
     outer, inner = columns(post), columns(pre)
     assert outer is not None
     assert inner is not None
@@ -397,13 +398,13 @@ def _chained(post: LinearMap, pre: LinearMap) -> np.ndarray:
 
 
 def _axes(link: LinearMap) -> tuple[tuple[int, int], ...]:
-    """The axes along which a map is diagonal, that of an identity among them."""
+    """Returns the axes along which a map is diagonal, that of an identity among them."""
     same = link.out_shape == link.in_shape and link.key == identity(link.out_shape).key
     return ((0, 0),) if len(link.out_shape) == 1 and same else link.diagonal
 
 
 def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]) -> Array:
-    """Applies an action along some axes of an array, for every index of the others, now first."""
+    """Applies an action along axes of an array, for every index of its other axes, now first."""
     return along_several(lambda v: (action(v),), x, axes, in_shape)[0]
 
 
@@ -413,13 +414,13 @@ def along_several(
     axes: Sequence[int],
     in_shape: Sequence[int],
 ) -> tuple[Array, ...]:
-    """As `along` for an action with several results."""
+    """Applies an action with several results along axes of an array, as `along` does."""
     rest = [a for a in range(x.ndim) if a not in axes]
     batch = tuple(x.shape[a] for a in rest)
-    moved = x.transpose([*rest, *axes])
+    batched = x.transpose([*rest, *axes])
     if not batch:
-        return action(moved)
-    outs = jax.vmap(action)(moved.reshape((prod(batch), *in_shape)))
+        return action(batched)
+    outs = jax.vmap(action)(batched.reshape((prod(batch), *in_shape)))
     return tuple(out.reshape(batch + out.shape[1:]) for out in outs)
 
 
@@ -430,7 +431,7 @@ def widen(
     extra: Sequence[tuple[int, int]],
     sizes: Sequence[int],
 ) -> LinearMap:
-    """The product of a map with the identity on further axes, all in the order of their labels."""
+    """Returns the Kronecker product of a map and an identity, axes sorted by their labels."""
     if not out_axes and not in_axes and len(extra) == 1:
         return identity(sizes)
     outs = sorted([*out_axes, *(k for k, _ in extra)])
@@ -469,13 +470,13 @@ def widen(
             (outs.index(k), ins.index(j))
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
-        taken=_wide(base, (out_axes, outs), (in_axes, ins), extra, in_size),
+        gather=_wide(base, (out_axes, outs), (in_axes, ins), extra, in_size),
         counts=base.counts,
     )
 
 
 def _wide(base: LinearMap, outs: Any, ins: Any, extra: Any, in_size: Any) -> Any:
-    """What makes the columns of a map widened, if those of the base are known."""
+    """Returns a function for the columns of a widened map; None if the base's are unknown."""
     if not _known(base):
         return None
     sizes = [in_size[j] for j in ins[1]]

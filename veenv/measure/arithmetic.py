@@ -1,4 +1,4 @@
-"""The arithmetic in a program: multiplications and additions of a jaxpr.
+"""Counts the arithmetic of a jaxpr: scalar multiplications and additions.
 
 It knows nothing of structures, so that it checks what they predict.
 """
@@ -15,7 +15,7 @@ from veenv.rules.table import facts
 
 
 def multiplications_in(jaxpr: Any) -> int:
-    """Scalar multiplications of a jaxpr and those inside: of its products and contractions."""
+    """Counts scalar multiplications of a jaxpr, with bodies: its products and contractions."""
     total = 0
     for eqn in walk.every(jaxpr):
         size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
@@ -29,7 +29,7 @@ def multiplications_in(jaxpr: Any) -> int:
 
 
 def additions_in(jaxpr: Any) -> int:
-    """Scalar additions of a jaxpr and those inside, of its sums and contractions; no integers."""
+    """Counts scalar additions of a jaxpr, with bodies: its sums and contractions; no integers."""
     total = 0
     for eqn in walk.every(jaxpr):
         if not eqn.outvars or not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):

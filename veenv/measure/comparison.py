@@ -1,4 +1,4 @@
-"""What an order is worth in seconds: as one kernel and as XLA, next to reverse and JAX's modes."""
+"""Times an order as one kernel and as XLA, next to the reverse order and JAX's modes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Comparison:
     skipped: Mapping[str, str]
 
     def text(self) -> str:
-        """The table, and a line for each way that is missing."""
+        """The table, and a line for each method that is missing."""
         timed = {row.method: row.median for row in self.rows if row.method in JAX_MODES}
         base = f"ratio to {next(iter(timed)) if len(timed) == 1 else 'JAX'}"
         lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {base:>15}"]
@@ -46,8 +46,8 @@ class Comparison:
             lines.append(f"{row.method:<24}  {1e3 * row.median:>9.3f}  {ratio:>15}")
         lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
         every = {row.method: row for row in self.rows}
-        found, reverse = (every.get(f"kernel, {order}") for order in ("found", "reverse"))
-        if found and reverse and reverse.median <= SAME * found.median:
+        searched, reverse = (every.get(f"kernel, {order}") for order in ("found", "reverse"))
+        if searched and reverse and reverse.median <= SAME * searched.median:
             lines.append("as one kernel the reverse order does as well")
         return "\n".join(lines)
 
@@ -74,31 +74,31 @@ def compare(
 def _methods(
     task: Task, order: tuple[int, ...], graph: Graph
 ) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:
-    """All ways by name, the most telling first; with the order of those that have one."""
-    found, reverse = order, tuple(graph.reverse())
+    """Returns all methods by name, the most telling first, and the orders of those with one."""
+    searched, reverse = order, tuple(graph.reverse())
 
     def one(ids: tuple[int, ...], kernel: KernelMode) -> tuple[tuple[int, ...], Callable[..., Any]]:
         return ids, jacve(task.fun, ids, task.argnums, kernel=kernel)
 
     return {
         "jacfwd": (None, jax.jacfwd(task.fun, task.argnums)),
-        "kernel, found": one(found, "fused"),
+        "kernel, found": one(searched, "fused"),
         "jacrev": (None, jax.jacrev(task.fun, task.argnums)),
         "kernel, reverse": one(reverse, "fused"),
-        "XLA, found": one(found, "xla"),
+        "XLA, found": one(searched, "xla"),
         "XLA, reverse": one(reverse, "xla"),
     }
 
 
 def _fitting(graph: Graph) -> int:
-    """How many Jacobians fit into the memory that they may take."""
+    """Returns the number of Jacobians that fit into the memory limit."""
     columns = sum(prod(shape) for shape in graph.shapes[: graph.num_inputs])
     rows = sum(prod(graph.shapes[node]) for node in graph.outputs if node is not None)
     return max(1, _BYTES // max(1, 4 * rows * columns))
 
 
 def _too_long(name: str, ids: Sequence[int] | None, graph: Graph) -> str | None:
-    """Why something would be compiled for long; None if it would not."""
+    """Explains why a method would take long to compile; None if it would not."""
     if not name.startswith("kernel"):
         count = len(graph.eliminable)
         long = count > _MOST_VERTICES

@@ -1,4 +1,4 @@
-"""The proof that an order's Jacobian is right: `jacve` against both of JAX's modes, in float64."""
+"""Verifies an order's Jacobian: compares `jacve` with both of JAX's modes, in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Proof:
-    """What a comparison of Jacobians found.
+    """The result of a comparison of Jacobians.
 
     Attributes:
       errors: largest error against ``jax.jacrev`` and ``jax.jacfwd`` (where that exists): relative
@@ -49,27 +49,27 @@ class Proof:
 
     @property
     def error(self) -> float:
-        """The largest error of all."""
+        """The largest of all errors."""
         return max(self.errors.values(), default=0.0)
 
     @property
     def passed(self) -> bool:
-        """Whether everything that was compared is right, and something was."""
+        """True if everything compared is right, and something was compared."""
         return not self.problems
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, one sentence each."""
-        found = [
+        """The failures, one sentence each."""
+        sentences = [
             f"the Jacobian differs from {name}'s by {error:.1e}, more than {self.tolerance:.1e}"
             for name, error in self.errors.items()
             if not error <= self.tolerance
         ]
         if self.missing and not self.entries:
-            found.append(
+            sentences.append(
                 f"nothing could be compared: JAX's derivative is not finite at {self.tried} points"
             )
-        return tuple(found)
+        return tuple(sentences)
 
 
 def prove(
@@ -112,7 +112,7 @@ def prove(
                 partial.append((entries, index, args, expected))
             if compared.points == points:
                 break
-        partial.sort(key=lambda found: (-found[0], found[1]))
+        partial.sort(key=lambda candidate: (-candidate[0], candidate[1]))
         for *_, args, expected in partial[: points - compared.points]:
             compared.compare(args, expected)
         return Proof(
@@ -127,23 +127,23 @@ def prove(
 
 
 def _renumbered(task: Task, graph: Graph, ids: Sequence[int]) -> tuple[int, ...]:
-    """The order by the ids that the vertices have where 64-bit types are enabled.
+    """Translates an order to the ids that its vertices have where 64-bit types are enabled.
 
     Indices of 64 bits are then traced with other conversions, which are numbered too but are no
     moves: it is the n-th vertex that is eliminable in both graphs.
     """
     traced = make_graph(task.fun, task.argnums)(*task.example_args())
-    moves, others = (
+    moves, traced_moves = (
         [(g.primitives[v - 1], g.shapes[g.node(v)]) for v in g.eliminable] for g in (graph, traced)
     )
-    if moves != others:
+    if moves != traced_moves:
         return tuple(ids)
     new = dict(zip(graph.eliminable, traced.eliminable, strict=True))
     return tuple(new[v] for v in graph.check_order(ids))
 
 
 class _Comparison:
-    """Jacobians at one point after another, and the largest errors so far.
+    """Comparison of Jacobians point by point, with the largest errors so far.
 
     Attributes:
       errors: as `Proof.errors`.
@@ -153,7 +153,7 @@ class _Comparison:
     """
 
     def __init__(self, task: Task, ids: Sequence[int]):
-        """Compiles nothing yet."""
+        """Prepares the functions, which are compiled when first called."""
         self.errors: dict[str, float] = {}
         self.noise: float | None = None
         self.points = 0
@@ -168,19 +168,19 @@ class _Comparison:
         }
 
     def expected(self, args: Any) -> tuple[dict[str, Any], bool, int]:
-        """JAX's Jacobians by mode, and under "finite" where all are.
+        """Returns JAX's Jacobians by mode, and under "finite" where all of them are finite.
 
         With them, whether everything is finite, the function too, and how many entries are.
         """
-        found = {}
+        jacobians = {}
         for name, mode in list(self._modes.items()):
             try:
-                found[name] = jax.tree.map(np.asarray, mode(*args))
+                jacobians[name] = jax.tree.map(np.asarray, mode(*args))
             except TypeError:  # a function with a reverse rule of its own has no forward mode
                 if name != "jacfwd":
                     raise
                 del self._modes[name]
-        finite = jax.tree.map(lambda *blocks: np.all(np.isfinite(blocks), 0), *found.values())
+        finite = jax.tree.map(lambda *blocks: np.all(np.isfinite(blocks), 0), *jacobians.values())
         for block, where in jax.tree_util.tree_leaves_with_path(finite):
             self.seen.setdefault(jax.tree_util.keystr(block), np.zeros(np.shape(where), bool))
         values = jax.tree.leaves(jax.tree.map(np.asarray, self._fun(*args)))
@@ -188,14 +188,14 @@ class _Comparison:
         whole = all(where.all() for where in jax.tree.leaves(finite)) and all(
             np.isfinite(value).all() for value in values if value.dtype.kind in "fc"
         )
-        return {**found, "finite": finite}, whole, entries
+        return {**jacobians, "finite": finite}, whole, entries
 
     def compare(self, args: Any, expected: dict[str, Any]) -> None:
-        """Compares at a point, where JAX's modes are finite."""
+        """Compares the Jacobians at a point, where JAX's modes are finite."""
         finite = expected["finite"]
-        found = self._ours(*args)
+        actual = self._ours(*args)
         for name in self._modes:
-            worst = error(found, expected[name], finite)
+            worst = error(actual, expected[name], finite)
             self.errors[name] = max(self.errors.get(name, 0.0), worst)
         if len(self._modes) == 2:
             between = error(expected["jacfwd"], expected["jacrev"], finite)
@@ -205,7 +205,7 @@ class _Comparison:
         self.points += 1
 
     def missing(self) -> list[str]:
-        """Blocks of which entries have not been compared."""
+        """Describes the blocks with entries that have not been compared."""
         return [
             f"{(~seen).sum()} of {seen.size} entries of the Jacobian{block}"
             for block, seen in self.seen.items()
@@ -213,8 +213,8 @@ class _Comparison:
         ]
 
 
-def error(found: Any, expected: Any, where: Any = None) -> float:
-    """Largest difference of two Jacobians, as of `Proof.errors`; infinite where one is not finite.
+def error(actual: Any, expected: Any, where: Any = None) -> float:
+    """Returns the largest difference of two Jacobians; infinite where one is not finite.
 
     `where` are bools in the tree of both, the entries to compare; all by default.
     """
@@ -222,7 +222,7 @@ def error(found: Any, expected: Any, where: Any = None) -> float:
         where = jax.tree.map(lambda x: np.ones(np.shape(x), bool), expected)
     blocks = [
         tuple(map(np.asarray, block))
-        for block in zip(*map(jax.tree.leaves, (found, expected, where)), strict=True)
+        for block in zip(*map(jax.tree.leaves, (actual, expected, where)), strict=True)
     ]
     largest = max((_largest(e[w]) for _, e, w in blocks), default=0.0)
     worst = 0.0
@@ -238,5 +238,5 @@ def error(found: Any, expected: Any, where: Any = None) -> float:
 
 
 def _largest(entries: np.ndarray) -> float:
-    """The largest finite magnitude, 0 without any."""
+    """Returns the largest finite magnitude, 0 without any."""
     return float(np.abs(entries).max(initial=0.0, where=np.isfinite(entries)))

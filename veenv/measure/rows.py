@@ -1,4 +1,4 @@
-"""The rows of a run's metrics, as its folder has them: one object of JSON a line."""
+"""Reads the rows of a run's metrics: a file with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COSTS = ("mean_cost", "min_cost", "best_cost")
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows that can be read, none without a file, and what is wrong with the other lines."""
+    """Reads the valid rows, none without a file, and describes what is wrong with other lines."""
     rows, problems = [], []
     try:
         lines = path.read_bytes().splitlines()
@@ -31,12 +31,12 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], task: str) -> list[Mapping[str, Any]]:
-    """The rows that know what the orders of a task cost."""
+    """Returns the rows that know what the orders of a task cost."""
     return [row for row in rows if all(task in row.get(name, ()) for name in COSTS)]
 
 
 def _check(row: Mapping[str, Any]) -> None:
-    """Checks the fields that others rely on."""
+    """Checks the fields that readers rely on."""
     costs = [name for name in COSTS if name in row]
     for name in ("update", *(("steps", "seconds") if costs else ())):
         if type(row.get(name)) not in (int, *((float,) if name == "seconds" else ())):

@@ -65,7 +65,7 @@ class Timing:
 
 
 def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any:
-    """A random point near another, or a batch of them, as NumPy arrays in a new leading axis.
+    """Returns a random point near another, or a batch of them, as NumPy arrays.
 
     Without a seed it is the point itself; what is not floating-point is only repeated.
     """
@@ -176,7 +176,7 @@ def timed(
 
 
 class Rounds(Generic[K]):
-    """Functions timed in turn, so that what slows the machine for a while slows all of them.
+    """Functions timed in turn, so that a temporary slowdown of the machine affects all of them.
 
     Every round has an order of its own (the same in every run): a function pays for the memory that
     the one before it has given back, so none may always follow the same one.
@@ -189,7 +189,7 @@ class Rounds(Generic[K]):
     """
 
     def __init__(self, shortest: float = SHORTEST, clock: Callable[[], float] | None = None):
-        """Nothing runs yet.
+        """Prepares empty rounds.
 
         A turn lasts about as long as `shortest` at least: a function that is faster is called
         several times, after one that is not timed, and their mean counts.
@@ -201,7 +201,7 @@ class Rounds(Generic[K]):
         self._number = 0
 
     def enter(self, name: K, run: Callable[[], object], left: float = inf) -> float:
-        """Warms a function up, and says how many seconds a call takes.
+        """Warms a function up, and returns how many seconds a call takes.
 
         Where `left` are the seconds for everything, one that takes much of them is called once.
         """
@@ -210,13 +210,13 @@ class Rounds(Generic[K]):
         for _ in range(_TURNS if once <= _LARGE * left else 0):
             if spent >= _TURNS * self._shortest:
                 break
-            found = self._time(name)
-            once, spent = min(once, found), spent + self._calls[name] * found
+            measured = self._time(name)
+            once, spent = min(once, measured), spent + self._calls[name] * measured
             self._calls[name] = max(1, int(self._shortest / max(once, 1e-9)))
         return once
 
     def run(self, names: Iterable[K], late: Callable[[], bool] = lambda: False) -> bool:
-        """Times functions once more; whether it was not too late for any of them."""
+        """Times functions once more; returns whether there was time for all of them."""
         names, self._number = list(names), self._number + 1
         for k in np.random.default_rng(self._number).permutation(len(names)):
             if late():
@@ -229,7 +229,7 @@ class Rounds(Generic[K]):
         self._runs.pop(name, None)
 
     def _time(self, name: K) -> float:
-        """Seconds of a call, of which each begins when the one before it has been given to JAX."""
+        """Measures the seconds of a call; calls of a turn are dispatched without a wait between."""
         run, calls = self._runs[name], self._calls[name]
         if calls > 1:
             jax.block_until_ready(run())  # which wakes the processor, and fills its caches
@@ -275,14 +275,14 @@ def interleaved(
         if turn >= fewest and clock() - began > seconds:
             break
         timed.run(
-            name for name, found in timed.seconds.items()
-            if longest is None or turn < _FEWEST or sum(found.values()) <= longest
+            name for name, durations in timed.seconds.items()
+            if longest is None or turn < _FEWEST or sum(durations.values()) <= longest
         )  # fmt: skip
-    return {name: np.array([*found.values()]) for name, found in timed.seconds.items()}
+    return {name: np.array([*durations.values()]) for name, durations in timed.seconds.items()}
 
 
 def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """A lower bound of the median of ratios, the median, and an upper bound, with about 95 %.
+    """Returns the median of ratios between bounds that hold with about 95 %.
 
     The bounds are order statistics, by the sign test; of fewer than six ratios they are the
     extremes, widened by a tenth for each that lacks.
@@ -296,14 +296,14 @@ def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:
-    """Flops and bytes of temporary memory of a compiled function; None where no backend tells."""
+    """Returns flops and bytes of temporary memory of a compiled function; None where unknown."""
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
     return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)
 
 
 def machine() -> str:
-    """The machine and the versions, as one line."""
+    """Describes the machine and the versions, as one line."""
     kinds = ", ".join(sorted({d.device_kind for d in jax.devices()}))
     return (
         f"{os.cpu_count()} CPU cores ({platform.machine()}), JAX on {kinds}, "

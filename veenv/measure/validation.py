@@ -1,4 +1,4 @@
-"""The proof of an order on the real engine: its counts, its values, its speed."""
+"""Validates an order on the environment and the engine: its counts, its values, its speed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from veenv.tasks import Task
 
 @dataclass(frozen=True)
 class Count:
-    """What the order costs under one cost model, counted in four ways.
+    """The cost of an order under one cost model, counted in four ways.
 
     Attributes:
       recorded: what the order's record says; None if it says nothing.
@@ -52,14 +52,14 @@ class Count:
 
     @property
     def consistent(self) -> bool:
-        """Whether all are the same."""
+        """True if all counts are the same."""
         recorded = self.engine if self.recorded is None else self.recorded
         return recorded == self.environment == self.engine == self.emitted
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a validation found.
+    """The result of a validation.
 
     Attributes:
       task: name of the task.
@@ -89,7 +89,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """The verdict."""
+        """True if there are no problems."""
         return not self.problems
 
 
@@ -202,7 +202,7 @@ def count(
 
 
 def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
-    """Minus the return of the episode that eliminates the vertices in order, before rounding.
+    """Returns minus the return of the episode that plays an order, before rounding.
 
     The reward of a step is its exact cost rounded to float32; of what is rounded off, the step's
     info has all of it.
@@ -232,7 +232,7 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class _Episode:
-    """What the compiled episode depends on: orders of all graphs of a spec share it."""
+    """Static argument of the compiled episode, equal for all graphs of a spec, which share it."""
 
     spec: Spec
     env: VertexEnv = field(compare=False)
@@ -242,7 +242,7 @@ class _Episode:
 def _play(
     program: _Episode, params: EnvParams, actions: Int[Array, " T"]
 ) -> tuple[Float[Array, " T"], Any]:
-    """The reward and the count of every step of an episode."""
+    """Returns reward and count of every step of an episode."""
     env = program.env
 
     def step(state: State, action: Int[Array, ""]) -> tuple[State, tuple[Float[Array, ""], Any]]:

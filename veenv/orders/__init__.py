@@ -1,4 +1,4 @@
-"""Elimination orders: records, files, shipped ones, and how `jacve` comes by one."""
+"""Elimination orders: records, files, shipped orders, and the resolution of `order` arguments."""
 
 from veenv.orders.order import Order, fingerprint
 

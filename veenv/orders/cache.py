@@ -1,4 +1,4 @@
-"""`Auto`: an order from a search of a few seconds, and the cache of what was found.
+"""`Auto`: an order from a search of a few seconds, and the on-disk cache of such orders.
 
 It takes the shipped order of the graph if there is one, else one from the user's cache, else it
 searches and remembers the result.  Setting the environment variable ``VEENV_CACHE_DIR`` moves the
@@ -50,7 +50,7 @@ class Auto:
         check_cost_model(self.cost)
 
     def order(self, graph: Graph) -> tuple[int, ...]:
-        """The ids of an order: shipped, remembered or found now."""
+        """Returns the ids of an order: a shipped one, a cached one, or that of a search now."""
         try:
             return best_for(graph, self.cost).ids_for(graph)
         except ValueError:
@@ -59,7 +59,7 @@ class Auto:
         return _once(name, lambda: self._find(graph, name))
 
     def _find(self, graph: Graph, name: str) -> tuple[int, ...]:
-        """An order that is remembered under a name, or found now."""
+        """Returns the order cached under a name, or searches for one."""
         folder = cache_dir() if self.cache else None
         path = folder and folder / "orders" / f"{name}.json"
         known = _load(path, graph)
@@ -76,7 +76,7 @@ _lock = threading.Lock()
 
 
 def _once(name: str, find: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
-    """Finds an order; threads that ask for the same one meanwhile wait, and get it too."""
+    """Finds an order once: threads that ask for the same one meanwhile wait and share it."""
     while True:
         with _lock:
             running = _running.get(name)
@@ -97,7 +97,7 @@ def _once(name: str, find: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def cache_dir() -> Path | None:
-    """The directory of remembered orders; None if the cache is switched off.
+    """Returns the directory of cached orders; None if the cache is switched off.
 
     Examples:
       >>> from unittest.mock import patch
@@ -120,7 +120,7 @@ def cache_dir() -> Path | None:
 
 
 def _load(path: Path | None, graph: Graph) -> tuple[int, ...] | None:
-    """A remembered order; None if there is none, or what is there is of no use."""
+    """Reads a cached order; None if there is none, or the file is not valid."""
     if path is None:
         return None
     try:
@@ -130,7 +130,7 @@ def _load(path: Path | None, graph: Graph) -> tuple[int, ...] | None:
 
 
 def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
-    """Remembers an order; a cache that cannot be written costs only the cache."""
+    """Writes an order to the cache; failures to write are ignored."""
     if path is None:
         return
     try:
@@ -140,7 +140,7 @@ def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
 
 
 def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
-    """The best order that a limited time finds, never worse than the classical ones."""
+    """Returns the best order that a limited time finds, never worse than the classical ones."""
     end = time.perf_counter() + seconds
     classical = (graph.legal(o) for o in (graph.reverse(), graph.markowitz(), graph.forward()))
     best = min(classical, key=lambda ids: graph.cost(ids, cost))

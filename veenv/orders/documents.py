@@ -1,4 +1,4 @@
-"""Files: read where they are regular and small enough, written aside first and then renamed.
+"""Reads and writes files safely: regular files of limited size, written aside and then renamed.
 
 A path is one of the file system or an address such as ``gs://bucket/run``: `as_path` makes both.
 """
@@ -19,7 +19,7 @@ from typing import Any, cast
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """A path of the file system; of an address (``gs://…``) one of `etils.epath`, no `Path` itself.
+    """Returns a path of the file system, or of an address (``gs://…``) an `etils.epath` path.
 
     Raises:
       ValueError: there are no such addresses, or a slash is missing.
@@ -35,24 +35,24 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     try:
         from etils import epath  # of the extra `agents`
 
-        made = epath.Path(path)
+        address = epath.Path(path)
         with contextlib.suppress(FileNotFoundError):
-            made.stat()  # packages that are missing, or credentials, are noticed here
+            address.stat()  # packages that are missing, or credentials, are noticed here
     except KeyError:
         raise ValueError(f"{text}: no file system has addresses of this kind") from None
     except Exception as error:  # each store has its own
         reason = f"{type(error).__name__}: {error}"
         raise OSError(f"{text} cannot be reached: {reason}") from error
-    return cast(Path, made)
+    return cast(Path, address)
 
 
 def is_local(path: Path) -> bool:
-    """Whether a path is one of the file system, with folders, locks and renaming."""
+    """Returns whether a path is one of the file system, with folders, locks and renaming."""
     return isinstance(path, Path)
 
 
 def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
-    """At most so many bytes of a regular file, which should be of some kind.
+    """Reads at most so many bytes of a regular file; errors name the kind expected.
 
     Raises:
       IsADirectoryError: if it is a folder.
@@ -72,7 +72,7 @@ def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The object that JSON from elsewhere, in UTF-8, holds: finite numbers, every field once.
+    """Parses an untrusted JSON object in UTF-8: finite numbers, every field once.
 
     Raises:
       ValueError: if it is anything else, saying what.
@@ -80,20 +80,20 @@ def parse_object(data: bytes) -> dict[str, Any]:
     hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int}
     hooks |= {"parse_float": _float, "object_pairs_hook": _no_duplicates}
     try:
-        found = json.loads(data.decode("utf-8"), **hooks)
+        document = json.loads(data.decode("utf-8"), **hooks)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise ValueError("not valid JSON: nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"expected an object of JSON, got {type(found).__name__}")
-    return found
+    if not isinstance(document, dict):
+        raise ValueError(f"expected an object of JSON, got {type(document).__name__}")
+    return document
 
 
 def _int(digits: str) -> int:
-    """An integer of a sane number of digits."""
+    """Parses an integer with a limited number of digits."""
     if len(digits) > 20:
         raise ValueError(f"an integer of {len(digits)} digits: {digits[:20]}…")
     return int(digits)
@@ -118,13 +118,13 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def file_name(name: str, taken: Iterable[str] = ()) -> str:
-    """A name as part of a file's: letters, digits, ``+-_.``, dots for the rest; at most 100 bytes.
+def file_name(name: str, used: Iterable[str] = ()) -> str:
+    """Makes a name fit for a file: letters, digits, ``+-_.``, other characters as dots.
 
-    Where one of the names that are taken looks the same, a hash tells them apart.
+    At most 100 bytes. Where a name in `used` gives the same, a hash tells them apart.
     """
     plain = re.sub(r"[^\w.+-]+", ".", name).strip(".") or "function"
-    alike = (file_name(other).casefold() == plain.casefold() for other in taken if other != name)
+    alike = (file_name(other).casefold() == plain.casefold() for other in used if other != name)
     if len(plain.encode()) <= 100 and not any(alike):
         return plain
     head = plain.encode()[:91].decode(errors="ignore")
@@ -171,8 +171,8 @@ def write_section(path: str | os.PathLike[str], name: str, text: str) -> None:
     """
     begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
     whole = Path(path).read_text(encoding="utf-8")
-    before, found, rest = whole.partition(begin)
+    before, opening, rest = whole.partition(begin)
     _, ended, after = rest.partition(end)
-    if not (found and ended):
+    if not (opening and ended):
         raise ValueError(f"{os.fspath(path)} has no lines {begin.strip()!r} and {end.strip()!r}")
     write_text(path, f"{before}{begin}{text}{end}{after}")

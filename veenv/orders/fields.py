@@ -1,4 +1,4 @@
-"""Documents of JSON as dataclasses: every field is checked for its type and size."""
+"""Reads JSON values as dataclasses, with the type and size of every field checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON = {NoneType: NoneType, bool: bool, int: int, tuple: list, Literal: str}
 
 
 def read_field(name: str, hint: Any, value: Any) -> Any:
-    """A value of JSON as a field of some type: a dataclass, tuples, texts, numbers, None.
+    """Reads a JSON value as a field's type: a dataclass, tuple, text, number or None.
 
     Raises:
       ValueError: it is of another kind, or too large; the name of the field is said.

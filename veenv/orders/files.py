@@ -55,7 +55,7 @@ def parse_record(data: bytes) -> dict[str, Any]:
 
 
 def check_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Checks the types, ranges and mutual agreement of the fields of a record, which it returns.
+    """Checks the fields of a record for type, range and mutual agreement; returns the record.
 
     Raises:
       ValueError: naming the offending field.
@@ -79,9 +79,9 @@ def check_record(record: dict[str, Any]) -> dict[str, Any]:
     ids, vertices, counts = record["ids"], record["num_vertices"], record["counts"]
     numbers = [("num_edges", record["num_edges"], MAX_ID), ("num_vertices", vertices, MAX_ID)]
     numbers += [(f"ids[{i}]", vertex, vertices) for i, vertex in enumerate(ids)]
-    for key, found, most in numbers:
-        if found > most:
-            raise ValueError(f"{key}: expected an integer of at most {most}, got {found}")
+    for key, value, most in numbers:
+        if value > most:
+            raise ValueError(f"{key}: expected an integer of at most {most}, got {value}")
     for vertex, times in Counter(ids).items():
         if times > 1:
             raise ValueError(f"ids: vertex {vertex} is repeated")

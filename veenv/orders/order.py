@@ -1,4 +1,4 @@
-"""Elimination orders as records: for which graph, at what price, found how; hill climbing."""
+"""Elimination orders as records: graph, cost and origin; improvement by hill climbing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veenv.structure.structure import Structure
 
 
 def fingerprint(graph: Graph) -> str:
-    """Hash of a graph's structure: edges with their structures, inputs and outputs.
+    """Hashes a graph's structure: edges with their structures, inputs and outputs.
 
     Functions with the same fingerprint share orders and counts.  Neither values nor dtypes enter,
     nor do vertices that no derivative passes through, except that they shift the ids of others: so
@@ -52,7 +52,7 @@ def fingerprint(graph: Graph) -> str:
 
 
 def _key(s: Structure) -> list[Any]:
-    """All that a structure says, as numbers and text of JSON."""
+    """Returns all fields of a structure, as numbers and text of JSON."""
     return [
         s.out_shape,
         s.in_shape,
@@ -69,7 +69,7 @@ def _key(s: Structure) -> list[Any]:
 
 @dataclass(frozen=True)
 class Order:
-    """An elimination order and where it comes from.
+    """An elimination order, with its graph's fingerprint, its counts and its origin.
 
     Attributes:
       ids: eliminable vertex ids in elimination order.
@@ -117,7 +117,7 @@ class Order:
         lower_bounds: Mapping[str, int] | None = None,
         steps: int | None = None,
     ) -> Order:
-        """The record of an order of a graph, counted under every cost model.
+        """Makes the record of an order of a graph, counted under every cost model.
 
         Raises:
           ValueError: if the order misses, repeats or invents a vertex.
@@ -136,7 +136,7 @@ class Order:
         )
 
     def ids_for(self, graph: Graph) -> tuple[int, ...]:
-        """The ids, after checking that the order is for this graph and costs what it says.
+        """Returns the ids, after checking that the order is for this graph and its counts hold.
 
         Raises:
           ValueError: naming what differs: vertices, edges, only structure and JAX version, or a
@@ -158,13 +158,13 @@ class Order:
         return ids
 
     def counted(self, graph: Graph, cost: CostModel) -> Self:
-        """The order with its count under a cost model, which old files may lack."""
+        """Returns the order with its count under a cost model, which old files may lack."""
         if cost in self.counts:
             return self
         return replace(self, counts={**self.counts, cost: graph.cost(self.ids, cost)})
 
     def is_optimal(self, cost: CostModel = "multiplications") -> bool:
-        """Whether, as the record says, a search proved that no order costs less.
+        """Whether the record claims a proof that no order costs less.
 
         Nothing checks that; `veenv.orders.shipped.proved_bound` is the package's own word.
         """
@@ -205,7 +205,7 @@ class Order:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Order:
-        """The order of a checked record (`order_files.read_record`)."""
+        """Returns the order of a checked record (`order_files.read_record`)."""
         return cls(
             tuple(record["ids"]),
             record["name"],
@@ -245,7 +245,7 @@ _PATIENCE = 40  # moves for each vertex without a better order after which climb
 def climb(
     graph: Graph, order: Sequence[int], cost: CostModel = "multiplications", seed: int = 0
 ) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Moves single vertices to other places while that makes the order no more expensive.
+    """Moves single vertices to other places as long as that makes the order no more expensive.
 
     The compiled searches get much further in a minute, but have to be compiled on a machine that
     has never run them.
@@ -271,22 +271,22 @@ def climb(
     best, best_price, stale = tuple(current), price, 0
     yield best, best_price
     while len(best) > 1 and best_price and stale < _PATIENCE * len(best):
-        moved = current.copy()
-        vertex = moved.pop(rng.randrange(len(moved)))
-        moved.insert(rng.randrange(len(moved) + 1), vertex)
+        candidate = current.copy()
+        vertex = candidate.pop(rng.randrange(len(candidate)))
+        candidate.insert(rng.randrange(len(candidate) + 1), vertex)
         if graph.reverse_only:
-            moved = list(graph.legal(moved))
-        new = price if moved == current else graph.cost_within(moved, cost, price)
+            candidate = list(graph.legal(candidate))
+        new = price if candidate == current else graph.cost_within(candidate, cost, price)
         stale += 1
         if new <= price:
-            current, price = moved, new
+            current, price = candidate, new
         if new < best_price:
-            best, best_price, stale = tuple(moved), new, 0
+            best, best_price, stale = tuple(candidate), new, 0
         yield best, best_price
 
 
 def climb_until(graph: Graph, order: Sequence[int], end: float, cost: CostModel) -> tuple[int, ...]:
-    """The best order that climbing finds until `time.perf_counter` is `end`; one move at least.
+    """Returns the best order of a climb that ends at a `time.perf_counter` of `end`.
 
     Args:
       graph: the graph.
@@ -300,9 +300,9 @@ def climb_until(graph: Graph, order: Sequence[int], end: float, cost: CostModel)
       >>> climb_until(graph, [1, 2], 0.0, "multiplications")
       (1, 2)
     """
-    found = tuple(order)
+    best = tuple(order)
     for better, _ in climb(graph, order, cost):
-        found = better
+        best = better
         if time.perf_counter() >= end:
             break
-    return found
+    return best

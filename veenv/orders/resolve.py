@@ -1,4 +1,4 @@
-"""From any form of an order to the vertex ids of a graph; the order that `auto` stands for."""
+"""Resolves any accepted form of an order to the vertex ids of a graph, `auto` included."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 
 
 def automatic_order(graph: Graph) -> tuple[int, ...]:
-    """The order of fewest operations among the shipped, the classical and a few others.
+    """Returns an order of few operations: a shipped one, or an improved classical one.
 
     The classical order with the fewest operations, or of scalars a scored one, is improved by moves
     of single vertices, of which a fixed sequence is tried; how many depends on the graph alone.
@@ -38,8 +38,8 @@ def automatic_order(graph: Graph) -> tuple[int, ...]:
         starts.append(scored_order(graph))
         evaluations //= 4  # the rest of the time is better spent on a scored order
     start = min(starts, key=lambda ids: graph.cost(ids, _COST))
-    *_, (found, _) = islice(climb(graph, start, _COST), 1 + evaluations)
-    return found
+    *_, (improved, _) = islice(climb(graph, start, _COST), 1 + evaluations)
+    return improved
 
 
 _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
@@ -57,7 +57,7 @@ _EXPECTED = f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequ
 
 
 def plain_order(order: OrderLike) -> OrderLike:
-    """An order that can be read again and again: ids as a tuple, everything else as it is.
+    """Returns an order that can be read repeatedly: ids as a tuple, other forms as they are.
 
     Raises:
       TypeError: if it is neither the name of an order, nor an `Order`, a path or ids.
@@ -71,7 +71,7 @@ def plain_order(order: OrderLike) -> OrderLike:
 
 
 def resolve_order(order: OrderLike, graph: Graph, num_args: int = 0) -> tuple[int, ...]:
-    """The eliminable vertex ids of an order given in any of the accepted forms.
+    """Returns the eliminable vertex ids of an order in any of the accepted forms.
 
     Ids that are no order of the graph may be argnums by mistake, of a function of `num_args`
     arguments.

@@ -1,4 +1,4 @@
-"""An order in one pass: always the vertex next whose linear score is least.
+"""Greedy order by a linear score of vertices, in one pass.
 
 The score reads ten numbers of a vertex as the graph is then: its in-degree, out-degree and their
 product, what its elimination multiplies, adds and fills in, and where it lies between the inputs
@@ -21,14 +21,14 @@ _LOGS = [round(log1p(k), 6) for k in range(4096)]
 
 
 def _log(number: int) -> float:
-    """log(1 + number), mostly of a table, rounded: equal on every machine."""
+    """Returns log(1 + number), mostly from a table, rounded to be equal on every machine."""
     return _LOGS[number] if number < len(_LOGS) else round(log1p(number), 6)
 
 
 def features(
     tableau: Tableau[bool], node: int, place: tuple[float, float, float]
 ) -> tuple[float, ...]:
-    """What a score reads of a node; edges that carry a value are True."""
+    """Returns the features of a node that the score weighs; edges that carry a value are True."""
     preds, succs = tableau.preds, tableau.succs
     ins, outs = preds[node], succs[node].keys()
     num_in, num_out = len(ins), len(outs)
@@ -48,7 +48,7 @@ def features(
 
 
 def places(graph: Graph) -> dict[int, tuple[float, float, float]]:
-    """Of each node that can be eliminated: depth in the graph, depth on its paths, is an output."""
+    """Returns for each eliminable node its depth, relative depth, and whether it is an output."""
     depth, height = [0] * graph.num_nodes, [0] * graph.num_nodes
     for source, target in sorted(graph.edges):
         depth[target] = max(depth[target], depth[source] + 1)
@@ -66,7 +66,7 @@ def places(graph: Graph) -> dict[int, tuple[float, float, float]]:
 
 
 def scored_order(graph: Graph, weights: Sequence[float] = WEIGHTS) -> tuple[int, ...]:
-    """The order of a score, for graphs of scalars.
+    """Returns the greedy order of the score, for graphs of scalars.
 
     Examples:
       >>> import jax.numpy as jnp, veenv

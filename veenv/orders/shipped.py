@@ -16,7 +16,7 @@ from veenv.orders.order import Order, fingerprint
 
 @lru_cache(maxsize=1)
 def shipped_orders() -> tuple[Order, ...]:
-    """All shipped orders, sorted by file name; read when first asked for.
+    """Returns the shipped orders, sorted by file name; they are read at the first call.
 
     A task has one for each cost model (one file where the same order is best under both) and
     graph (two JAX versions may trace a function differently).
@@ -31,7 +31,7 @@ def shipped_orders() -> tuple[Order, ...]:
 
 
 def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
-    """The cheapest shipped order of a graph.
+    """Returns the cheapest shipped order of a graph.
 
     Args:
       graph: the graph.
@@ -64,7 +64,7 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
 
 
 def proved_bound(graph: Graph, cost: CostModel = "multiplications") -> int:
-    """A cost below which no order of a graph goes, as searches for the package have proved.
+    """Returns a proved lower bound on the cost of any order of a graph.
 
     Orders of others state bounds of their own (`Order.lower_bounds`), which nothing has checked.
 
@@ -87,7 +87,7 @@ def proved_bound(graph: Graph, cost: CostModel = "multiplications") -> int:
 
 
 def _nearest(graph: Graph) -> str:
-    """Shipped orders for graphs of nearly this size, which another JAX version may have traced."""
+    """Describes shipped orders for graphs of nearly this size, perhaps traced by another JAX."""
     near = {
         f"{order.name} under jax {order.jax_version}: {len(order.ids)} and {order.num_edges}"
         for order in shipped_orders()

@@ -1,4 +1,4 @@
-"""The structure of a partial derivative: what it stores, what products and sums of it cost."""
+"""Structure of partial derivatives: what they store, and what their products and sums cost."""
 
 from veenv.structure.product import Plan, multiply
 from veenv.structure.structure import (

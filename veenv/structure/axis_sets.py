@@ -1,4 +1,4 @@
-"""Sets of axes as bits of an integer, and what becomes of them in a product, without branches.
+"""Sets of axes as bits of an integer, and branch-free products of them.
 
 A set of axes is an integer, bit k for axis k; pairs of axes are three bits for each out axis, as in
 `veenv.structure.packed`, whose algebra is made of these functions.  They use only integer
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def nonzero(x: Any) -> Any:
-    """1 where x > 0, 0 where x = 0.
+    """Returns 1 where x > 0, 0 where x = 0.
 
     Examples:
       >>> nonzero(0), nonzero(5)
@@ -21,17 +21,17 @@ def nonzero(x: Any) -> Any:
 
 
 def int32(count: Any) -> Any:
-    """The count itself: what fits int32 is counted in it."""
+    """Returns a count as it is, for counts that fit int32."""
     return count
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two int32 that are not negative."""
+    """Returns the smaller of two non-negative int32."""
     return a + (b - a) * ((b - a) >> 31 & 1)
 
 
 def volume(mask: Any, sizes: Any, rank: int) -> Any:
-    """Product of the sizes of the axes in a mask."""
+    """Returns the product of the sizes of the axes in a mask."""
     product = 1 + (mask & 0)
     for k in range(rank):
         product *= 1 + (sizes[k] - 1) * (mask >> k & 1)
@@ -67,11 +67,11 @@ def contract(
     pre_pairs: Any,
     pre_mids: Any,
     ins: Any,
-    kept: Any,
+    unlinked: Any,
     sizes_mid: Any,
     rank: int,
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The einsum rule with Kronecker deltas (`veenv.structure.product.contract`) on masks.
+    """Applies the einsum rule with Kronecker deltas (`veenv.structure.product.contract`) to masks.
 
     Pairs, valued out axes and valued in axes of the result; the product of the sizes of the middle
     axes that are summed, and of those that both factors are constant along; and the middle axes
@@ -86,7 +86,7 @@ def contract(
     summed = scale = 1 + (post_pairs & 0)
     unpaired = post_pairs & 0
     for m in range(rank):
-        here = (kept & ~diagonal) >> m & 1
+        here = (unlinked & ~diagonal) >> m & 1
         j = pre_pairs >> 3 * m & 7
         either = (post_mids | pre_mids) >> m & 1
         ins |= ((1 << j) >> 1) * (here & either)

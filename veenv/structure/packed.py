@@ -38,7 +38,7 @@ ALL = (1 << MAX_RANK) - 1
 
 
 def pack(s: Structure) -> int:
-    """The integer of a structure; sizes do not enter.
+    """Packs a structure into an integer; sizes do not enter.
 
     Args:
       s: the structure.
@@ -72,7 +72,7 @@ def pack(s: Structure) -> int:
 
 
 def unpack(code: int, out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> Structure:
-    """The structure of an integer (not 0) over shapes without axes of size one.
+    """Unpacks the structure of an integer (not 0) over shapes without axes of size one.
 
     Args:
       code: the integer.
@@ -111,7 +111,7 @@ def num_values(
     rank: int = MAX_RANK,
     counted: Callable[[Any], Any] = int32,
 ) -> Any:
-    """Number of values of a valued edge without link, such as a sum.
+    """Returns the number of values of a valued edge without link, such as a sum.
 
     Args:
       code: the integer of the edge u → w.
@@ -130,7 +130,7 @@ def num_values(
 
 
 def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
-    """Sum of two edges between the same nodes: `veenv.structure.add` on integers.
+    """Adds two edges between the same nodes: `veenv.structure.add` on integers.
 
     Args:
       a: code of one edge.

@@ -1,4 +1,4 @@
-"""Products of structures as integers, and what they cost, without branches."""
+"""Products of structures as integers, with their cost, computed without branches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def multiply(
     links: bool = True,
     counted: Callable[[Any], Any] = int32,
 ) -> tuple[Any, Any, Any]:
-    """Product post · pre: `veenv.structure.product.multiply` on integers.
+    """Multiplies post · pre: `veenv.structure.product.multiply` on integers.
 
     Args:
       post: code of the edge v → w.
@@ -71,8 +71,8 @@ def multiply(
     )
     left = _Factor(post >> PAIRS, outs, post >> IN & ALL, outer, post >> 1 & 1)
     right = _Factor(pre >> PAIRS, ins, pre >> OUT & ALL, pre_outer, pre >> 1 & 1)
-    kept = (post & 0) | ALL
-    return _contract(left, right, kept, 1, sizes_out, sizes_mid, sizes_in, rank, counted)
+    unlinked = (post & 0) | ALL
+    return _contract(left, right, unlinked, 1, sizes_out, sizes_mid, sizes_in, rank, counted)
 
 
 class _Factor(NamedTuple):
@@ -89,7 +89,7 @@ class _Factor(NamedTuple):
 def _contract(
     left: _Factor,
     right: _Factor,
-    kept: Any,
+    unlinked: Any,
     link_values: Any,
     sizes_out: Any,
     sizes_mid: Any,
@@ -97,12 +97,12 @@ def _contract(
     rank: int,
     counted: Callable[[Any], Any],
 ) -> tuple[Any, Any, Any]:
-    """Code without link, multiplications and additions of a product.
+    """Returns code without link, multiplications and additions of a product.
 
     Args:
       left: the factor post.
       right: the factor pre.
-      kept: the middle axes that no link takes.
+      unlinked: the middle axes without a link.
       link_values: number of values that the product has along its link, 1 without one.
       sizes_out: as for `multiply`, and so are the others.
       sizes_mid: sizes of v's axes.
@@ -112,7 +112,7 @@ def _contract(
     """
     pairs, outs, ins, summed, scale, unpaired = contract(
         left.pairs, left.ends, left.mids, right.pairs, right.mids, right.ends,
-        kept, sizes_mid, rank,
+        unlinked, sizes_mid, rank,
     )  # fmt: skip
     scaled = nonzero(scale ^ 1)
     values = counted(volume(outs, sizes_out, rank)) * volume(ins, sizes_in, rank) * link_values
@@ -140,7 +140,7 @@ def _multiply_linked(
     rank: int,
     counted: Callable[[Any], Any],
 ) -> tuple[Any, Any, Any]:
-    """`multiply` where there may be links: composed where they meet, else pushed through."""
+    """Multiplies factors with links, which are composed where they meet, else pushed through."""
     post, pre = _without_conflict(post, pre, rank)
     compose = _composable(post, pre, rank)
     push = 1 - compose
@@ -177,7 +177,7 @@ def _multiply_linked(
 
 
 def _without_conflict(post: Any, pre: Any, rank: int) -> tuple[Any, Any]:
-    """The factors, one of their links made dense if there are two that do not compose."""
+    """Expands one of two links that do not compose, and returns the factors."""
     both = nonzero(post >> LINK_OUT & 255) & nonzero(pre >> LINK_OUT & 255)
     conflict = both & ~_composable(post, pre, rank)
     operator = post >> OPERATOR & 1
@@ -187,7 +187,7 @@ def _without_conflict(post: Any, pre: Any, rank: int) -> tuple[Any, Any]:
 
 
 def _composable(post: Any, pre: Any, rank: int) -> Any:
-    """1 where the links, if any, become one (`veenv.structure.product.absorbable`), else 0."""
+    """Returns 1 where the links, if any, become one (`product.absorbable`), else 0."""
     post_link, pre_link = post >> LINK_IN & ALL, pre >> LINK_OUT & ALL
     middle = post_link | pre_link
     covered_post, covered_pre, absorbed_out = post_link, pre_link, post & 0

@@ -1,4 +1,4 @@
-"""Products of structures: the chain rule along u → v → w, and what it costs.
+"""Products of structures: the chain rule along u → v → w, and its cost.
 
 The product post · pre of two edges has a structure, and takes a number of scalar multiplications:
 the product of the sizes of all labels that the two value arrays carry, zero if one of them is
@@ -29,7 +29,7 @@ Label = tuple[str, int]
 
 
 def labels_of(s: Structure) -> list[Label]:
-    """Labels of the axes of a structure's values, in storage order."""
+    """Returns labels of the axes of a structure's values, in storage order."""
     labels: list[Label] = [("out", k) for k, v in enumerate(s.out_values) if v]
     if s.link_values:
         labels.append(("link", 0))
@@ -37,7 +37,7 @@ def labels_of(s: Structure) -> list[Label]:
 
 
 def sizes_of(s: Structure) -> dict[Label, int]:
-    """Size of every label of a structure."""
+    """Returns the size of every label of a structure."""
     sizes: dict[Label, int] = {("out", k): n for k, n in enumerate(s.out_shape)}
     sizes.update({("in", j): n for j, n in enumerate(s.in_shape)})
     if s.link is not Link.NONE:
@@ -47,7 +47,7 @@ def sizes_of(s: Structure) -> dict[Label, int]:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """How the values of two structures without links are multiplied."""
+    """The multiplication of two structures' values, links out of the way, and its cost."""
 
     post: Structure  # the left factor
     pre: Structure  # the right factor
@@ -84,7 +84,7 @@ class Contraction:
 
 
 def contract(post: Structure, pre: Structure) -> Contraction:
-    """The product of two structures without links."""
+    """Multiplies two structures without links."""
     pairs, outs = [], []
     ins = [v and j not in pre.pairs for j, v in enumerate(pre.in_values)]
     for k, m in enumerate(post.pairs):
@@ -124,29 +124,29 @@ def contract(post: Structure, pre: Structure) -> Contraction:
 
 
 def _additions(post: Structure, pre: Structure, result: Structure, summed: int) -> int:
-    """Additions of a contraction: axes valued in one factor are summed there, the rest jointly."""
+    """Counts additions: axes valued in one factor are summed there, the others jointly."""
     total = 0
     middle = [m for m, j in enumerate(pre.pairs) if j == FREE and m not in post.pairs]
     valued = post.in_values, pre.out_values
-    for factor, own, other in ((post, *valued), (pre, *valued[::-1])):
+    for factor, varies, other in ((post, *valued), (pre, *valued[::-1])):
         if not factor.unit:
-            alone = prod(post.in_shape[m] for m in middle if own[m] and not other[m])
+            alone = prod(post.in_shape[m] for m in middle if varies[m] and not other[m])
             total += factor.num_values - factor.num_values // max(alone, 1)
     return total + (result.num_values * (summed - 1) if summed else 0)
 
 
 class Way(enum.Enum):
-    """How the links of two factors are taken care of before their values are multiplied."""
+    """The treatment of two factors' links before their values are multiplied."""
 
-    CONTRACT = "there are none"
-    COMPOSE = "they meet, and become one"
-    PUSH_LEFT = "that of post is applied to pre"
-    PUSH_RIGHT = "the transpose of that of pre is applied to post"
+    CONTRACT = "neither factor has a link"
+    COMPOSE = "both links meet and become one"
+    PUSH_LEFT = "post's link is applied to pre"
+    PUSH_RIGHT = "the transpose of pre's link is applied to post"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a product is executed, and what it costs."""
+    """The execution plan of a product, with its cost."""
 
     structure: Structure  # structure of the product
     contraction: Contraction  # how the values are multiplied, links out of the way
@@ -176,7 +176,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The δs to absorb so that the links of post and pre meet on the same middle axes.
+    """Returns the δs to absorb so that the links of post and pre meet on the same middle axes.
 
     None if they cannot compose: a linked axis of one side is free on the other, an operator would
     have to carry values, or no linked axis would remain (an entry picked out of a piece put in
@@ -202,13 +202,15 @@ def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[
 
 
 @lru_cache(limits.MANY * limits.REMEMBERED)
-def multiply(post: Structure, pre: Structure, post_kept: Pairs = (), pre_kept: Pairs = ()) -> Plan:
-    """The plan of post · pre: its structure, how it is executed and what it costs.
+def multiply(
+    post: Structure, pre: Structure, post_deltas: Pairs = (), pre_deltas: Pairs = ()
+) -> Plan:
+    """Returns the plan of post · pre: its structure, execution and cost.
 
     With `labels(s)` the sizes along which s's values vary, the count is the product of the sizes
     in labels(result) and of the summed middle axes along which both vary; zero if either is unit.
     A middle axis constant in both contributes its size as a factor, which is one multiplication
-    of every value it scales.  Along the pairs of `post_kept` and `pre_kept` links are known to be
+    of every value it scales.  Along the pairs of `post_deltas` and `pre_deltas` links are known to be
     diagonal, which structures do not say: δs there stay δs.
     """
     if post.in_shape != pre.out_shape:
@@ -221,31 +223,31 @@ def multiply(post: Structure, pre: Structure, post_kept: Pairs = (), pre_kept: P
             return replace(compose(absorb(post, axes[0]), absorb(pre, axes[1])), absorbed=axes)
         if post.link is not Link.NONE and pre.link is not Link.NONE:
             if post.link is Link.OPERATOR:
-                plan = multiply(post, expand_link(pre, pre_kept), post_kept)
+                plan = multiply(post, expand_link(pre, pre_deltas), post_deltas)
                 return replace(plan, expanded=(False, True))
-            return replace(multiply(expand_link(post), pre, (), pre_kept), expanded=(True, False))
+            return replace(multiply(expand_link(post), pre, (), pre_deltas), expanded=(True, False))
         if post.link is not Link.NONE:
-            way, factors = Way.PUSH_LEFT, push_left(post, pre, post_kept)
+            way, factors = Way.PUSH_LEFT, push_left(post, pre, post_deltas)
         else:
-            way, factors = Way.PUSH_RIGHT, push_right(post, pre, pre_kept)
+            way, factors = Way.PUSH_RIGHT, push_right(post, pre, pre_deltas)
     contraction = contract(*factors)
     return Plan(contraction.structure, contraction, way)
 
 
 def push_left(
-    post: Structure, pre: Structure, kept: Sequence[tuple[int, int]] = ()
+    post: Structure, pre: Structure, deltas: Sequence[tuple[int, int]] = ()
 ) -> tuple[Structure, Structure]:
     """Applies post's link to pre's out axes: post keeps a δ on the link's out axes instead.
 
-    Along the `kept` pairs the link is diagonal, and pre's δs stay.
+    Along the pairs `deltas` the link is diagonal, and pre's δs stay.
     """
-    through = {k: pre.pairs[m] for k, m in kept}
-    stay = {m for _, m in kept}
+    through = {k: pre.pairs[m] for k, m in deltas}
+    stay = {m for _, m in deltas}
     broken = [m for m in post.link_in if pre.pairs[m] != FREE and m not in stay]
     pre = expand_pairs(pre, broken)
     keep = [m for m in range(len(pre.out_shape)) if m not in post.link_in]
     where = {m: i for i, m in enumerate(keep)}
-    moved = {k: len(keep) + i for i, k in enumerate(post.link_out)}
+    new_middle = {k: len(keep) + i for i, k in enumerate(post.link_out)}
     sizes = tuple(post.out_shape[k] for k in post.link_out)
     new_pre = replace(
         pre,
@@ -259,10 +261,11 @@ def push_left(
         post,
         in_shape=new_pre.out_shape,
         pairs=tuple(
-            moved[k] if k in moved else where.get(m, FREE) for k, m in enumerate(post.pairs)
+            new_middle[k] if k in new_middle else where.get(m, FREE)
+            for k, m in enumerate(post.pairs)
         ),
         out_values=tuple(
-            v or (k in moved and post.link_values) for k, v in enumerate(post.out_values)
+            v or (k in new_middle and post.link_values) for k, v in enumerate(post.out_values)
         ),
         in_values=tuple(post.in_values[m] for m in keep) + (False,) * len(sizes),
         link=Link.NONE,
@@ -274,16 +277,16 @@ def push_left(
 
 
 def push_right(
-    post: Structure, pre: Structure, kept: Sequence[tuple[int, int]] = ()
+    post: Structure, pre: Structure, deltas: Sequence[tuple[int, int]] = ()
 ) -> tuple[Structure, Structure]:
     """Applies the transpose of pre's link to post's in axes: pre keeps a δ on its in axes."""
-    flipped = [(j, m) for m, j in kept]
+    flipped = [(j, m) for m, j in deltas]
     right, left = push_left(transpose(pre), transpose(post), flipped)
     return transpose(left), transpose(right)
 
 
 def compose(post: Structure, pre: Structure) -> Plan:
-    """Product of two structures whose links meet on the same middle axes.
+    """Multiplies two structures whose links meet on the same middle axes.
 
     The two links become one, whose values lie on its smaller side; in the count that side is one
     more paired axis.

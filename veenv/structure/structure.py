@@ -1,4 +1,4 @@
-"""The structure of a partial derivative: which axes are diagonal, which carry values.
+"""Structure of a partial derivative: which axes are diagonal, and along which values vary.
 
 A partial ∂v/∂u of arrays has v's axes (*out* axes) followed by u's axes (*in* axes) and is
 almost never dense.  A `Structure` says, without holding any array:
@@ -35,7 +35,7 @@ FREE = -1
 
 
 class Link(enum.Enum):
-    """How a group of out axes depends on a group of in axes."""
+    """The kind of dependence between a group of out axes and a group of in axes."""
 
     NONE = "none"
     SELECTION = "selection"
@@ -98,7 +98,7 @@ class Structure:
         return prod(outs) * prod(free) * self.link_size
 
     def describe(self) -> str:
-        """``out,in:values``: a repeated letter is a δ, ``[..]`` is a linked axis."""
+        """Returns a text ``out,in:values``: repeated letters are δs, ``[..]`` is a linked axis."""
         letters = iter("ijklmnopqrstuvwxyzabcdefgh")
         ins = [""] * len(self.in_shape)
         outs, values = "", ""
@@ -176,7 +176,7 @@ def make(
 
 
 def diagonal(shape: Sequence[int], *, valued: bool) -> Structure:
-    """Structure of an elementwise map on `shape`: all axes paired; valued or unit."""
+    """Returns the structure of an elementwise map on `shape`: all axes paired; valued or unit."""
     axes = range(len(shape))
     return make(
         shape, shape, [(k, k) for k in axes], out_values=axes if valued else (), unit=not valued
@@ -184,19 +184,19 @@ def diagonal(shape: Sequence[int], *, valued: bool) -> Structure:
 
 
 def scaled(shape: Sequence[int]) -> Structure:
-    """Structure of a multiplication by one number: all axes paired, one value."""
+    """Returns the structure of a multiplication by one number: all axes paired, one value."""
     return make(shape, shape, [(k, k) for k in range(len(shape))])
 
 
 def dense(out_shape: Sequence[int], in_shape: Sequence[int]) -> Structure:
-    """Structure without structure: every axis free and valued."""
+    """Returns the structure of a full matrix: every axis free and valued."""
     return make(
         out_shape, in_shape, out_values=range(len(out_shape)), in_values=range(len(in_shape))
     )
 
 
 def stored(s: Structure) -> Structure:
-    """The structure with one stored value if it is unit."""
+    """Returns the structure with one stored value if it is unit."""
     return replace(s, unit=False)
 
 
@@ -212,11 +212,11 @@ def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
     return replace(s, pairs=tuple(pairs), out_values=tuple(outs), in_values=tuple(ins), unit=False)
 
 
-def expand_link(s: Structure, kept: Sequence[tuple[int, int]] = ()) -> Structure:
-    """Stores the zeros of the link, whose axes become free and valued, but for `kept` δs."""
+def expand_link(s: Structure, deltas: Sequence[tuple[int, int]] = ()) -> Structure:
+    """Stores the zeros of the link: its axes become free and valued, except `deltas`."""
     if s.link is Link.NONE:
         return s
-    partner = dict(kept)
+    partner = dict(deltas)
     paired = {*partner.values()}
     return replace(
         s,
@@ -250,7 +250,7 @@ def absorb(s: Structure, axes: Sequence[int]) -> Structure:
 
 @lru_cache(limits.MANY * limits.REMEMBERED)
 def add(a: Structure, b: Structure) -> Structure:
-    """Structure of the sum of two partials between the same two variables.
+    """Returns the structure of the sum of two partials between the same two variables.
 
     The δs that both terms have stay; the other δs and every link become dense; an axis is valued
     if it is in either term.  A sum is never unit.
@@ -270,7 +270,7 @@ def add(a: Structure, b: Structure) -> Structure:
 
 
 def transpose(s: Structure) -> Structure:
-    """The structure with out and in exchanged."""
+    """Returns the structure with out and in exchanged."""
     partner = {j: k for k, j in enumerate(s.pairs) if j != FREE}
     return Structure(
         s.in_shape,

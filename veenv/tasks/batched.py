@@ -10,7 +10,7 @@ from veenv.tasks.task import Task
 
 
 def _spread(task: Task, batch: int, shared: tuple[int, ...] = ()) -> Callable[[], tuple]:
-    """Points within 5 % of the task's own; the arguments in ``shared`` keep one value."""
+    """Draws points within 5 % of the task's; the arguments in ``shared`` keep one value."""
 
     def example_args() -> tuple[np.ndarray, ...]:
         rng = np.random.default_rng(5)

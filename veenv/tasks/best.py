@@ -10,7 +10,7 @@ from veenv.orders.shipped import best_for
 
 
 def best_order(name: str, cost: CostModel = "multiplications") -> Order:
-    """The cheapest known order of a built-in task.
+    """Returns the cheapest known order of a built-in task.
 
     Args:
       name: name of the task, as `veenv.tasks.get` takes it.

@@ -30,7 +30,7 @@ ORIGIN = (0.0, 0.0, 0.0)
 
 
 def _sum(*terms: Number) -> Number:
-    """The sum; terms that are known to be 0 leave no trace in the program."""
+    """Adds terms; those that are known to be 0 leave no trace in the program."""
     first, *rest = [x for x in terms if not _is_zero(x)] or [0.0]
     return sum(rest, first)
 
@@ -107,7 +107,7 @@ def inverse_dynamics(*x: Scalar) -> Vector:
     links = []
 
     def into(k: int, v: Vector) -> Vector:
-        """A vector of the frame before a link in the frame of that link."""
+        """Rotates a vector from the frame before a link to the link's frame."""
         u = _sum(_times(cos[k], v[0]), _times(sin[k], v[1]))
         w = _minus(_times(cos[k], v[1]), _times(sin[k], v[0]))
         return {0: (u, w, v[2]), 1: (u, v[2], _minus(0.0, w)), -1: (u, _minus(0.0, v[2]), w)}[
@@ -115,7 +115,7 @@ def inverse_dynamics(*x: Scalar) -> Vector:
         ]
 
     def out_of(k: int, v: Vector) -> Vector:
-        """The inverse of `into`."""
+        """Rotates a vector back: the inverse of `into`."""
         w, z = {0: (v[1], v[2]), 1: (-v[2], v[1]), -1: (v[2], -v[1])}[TWISTS[k]]
         return (cos[k] * v[0] - sin[k] * w, sin[k] * v[0] + cos[k] * w, z)
 
@@ -134,25 +134,25 @@ def inverse_dynamics(*x: Scalar) -> Vector:
     force = moment = ORIGIN
     torques: list[Scalar] = []
     for k in reversed(range(7)):
-        own, spin, arm, centre = links[k]
-        moment = _add(moment, spin, _cross(_add(arm, centre), own), _cross(arm, force))
-        force = _add(force, own)
+        inertial, spin, arm, centre = links[k]
+        moment = _add(moment, spin, _cross(_add(arm, centre), inertial), _cross(arm, force))
+        force = _add(force, inertial)
         force, moment = out_of(k, force), out_of(k, moment)
         torques.insert(0, moment[2])
     return tuple(torques)
 
 
 def _attracted(points: list[Vector], masses: Sequence[Number]) -> list[Vector]:
-    """Accelerations under Newton's law of gravitation, with a constant of one."""
-    found = [list(ORIGIN[: len(point)]) for point in points]
+    """Returns accelerations under Newton's law of gravitation, with a constant of one."""
+    accelerations = [list(ORIGIN[: len(point)]) for point in points]
     for i, j in combinations(range(len(points)), 2):
         apart = [b - a for a, b in zip(points[i], points[j], strict=True)]
         square = _sum(*(c * c for c in apart))
         cube = 1.0 / (square * jnp.sqrt(square))
         for k, c in enumerate(apart):
-            found[i][k] = _sum(found[i][k], masses[j] * cube * c)
-            found[j][k] = _minus(found[j][k], masses[i] * cube * c)
-    return [tuple(f) for f in found]
+            accelerations[i][k] = _sum(accelerations[i][k], masses[j] * cube * c)
+            accelerations[j][k] = _minus(accelerations[j][k], masses[i] * cube * c)
+    return [tuple(f) for f in accelerations]
 
 
 def three_bodies_step(*x: Scalar) -> Vector:
@@ -183,7 +183,7 @@ def satellite_step(*x: Scalar) -> Vector:
 
 
 def _repelled(y: Sequence[Number]) -> Vector:
-    """Forces between atoms in a plane by the potential of Lennard-Jones."""
+    """Returns forces between atoms in a plane by the potential of Lennard-Jones."""
     forces: list[Number] = [0.0] * len(y)
     for i, j in combinations(range(len(y) // 2), 2):
         dx, dy = y[2 * i] - y[2 * j], y[2 * i + 1] - y[2 * j + 1]

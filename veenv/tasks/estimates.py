@@ -41,7 +41,7 @@ def _plus(a: Matrix, b: Matrix, sign: float = 1.0) -> list[list[Scalar]]:
 
 
 def _inverse(a: Matrix) -> list[list[Scalar]]:
-    """Of two rows and columns."""
+    """Inverts a matrix of two rows and columns."""
     (p, q), (r, s) = a
     one = 1.0 / (p * s - q * r)
     return [[one * s, -one * q], [-one * r, one * p]]
@@ -56,15 +56,15 @@ def smoothed(*x: Scalar) -> tuple[Scalar, ...]:
     driven = step * step * shock
     drive = [[0.25 * step * step * driven, 0.5 * step * driven], [0.5 * step * driven, driven]]
 
-    def moved(a: Matrix) -> list[list[Scalar]]:
-        """The product of the matrix of motion, [[1, step], [0, 1]], and another."""
+    def advanced(a: Matrix) -> list[list[Scalar]]:
+        """Multiplies a matrix by the matrix of motion, [[1, step], [0, 1]]."""
         return [[p + step * q for p, q in zip(*a, strict=True)], list(a[1])]
 
     mean, spread = [[place], [speed]], drive
     filtered = []
     for measured in seen:
-        expected = moved(mean)
-        around = _plus(_transposed(moved(_transposed(moved(spread)))), drive)
+        expected = advanced(mean)
+        around = _plus(_transposed(advanced(_transposed(advanced(spread)))), drive)
         scale = 1.0 / (around[0][0] + noise)
         gain = [around[0][0] * scale, around[1][0] * scale]
         surprise = measured - expected[0][0]
@@ -74,14 +74,14 @@ def smoothed(*x: Scalar) -> tuple[Scalar, ...]:
             for row, g in zip(around, gain, strict=True)
         ]
         filtered.append((mean, spread, expected, around))
-    found, later = [filtered[-1][0]], filtered[-1][0]
+    means, later = [filtered[-1][0]], filtered[-1][0]
     for k in reversed(range(len(seen) - 1)):
         mean, spread, _, _ = filtered[k]
         expected, around = filtered[k + 1][2:]
-        back = _product(_transposed(moved(_transposed(spread))), _inverse(around))
+        back = _product(_transposed(advanced(_transposed(spread))), _inverse(around))
         later = _plus(mean, _product(back, _plus(later, expected, -1.0)))
-        found.append(later)
-    return tuple(entry[0] for state in found for entry in state)
+        means.append(later)
+    return tuple(entry[0] for state in means for entry in state)
 
 
 def reprojected(*x: Scalar) -> tuple[Scalar, ...]:
@@ -192,7 +192,7 @@ def swap_values(*x: Scalar) -> tuple[Scalar, ...]:
 
 
 def _turned(turn: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    """A vector turned by a unit quaternion."""
+    """Rotates a vector by a unit quaternion."""
     a, b, c, d = turn
     px, py, pz = v
     tx, ty, tz = 2.0 * (c * pz - d * py), 2.0 * (d * px - b * pz), 2.0 * (b * py - c * px)
@@ -204,7 +204,7 @@ def _turned(turn: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[Scalar, ...]:
 
 
 def _composed(one: Sequence[Scalar], other: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    """The product of two quaternions."""
+    """Returns the product of two quaternions."""
     (a, b, c, d), (p, q, r, s) = one, other
     return (
         a * p - b * q - c * r - d * s,
@@ -236,8 +236,8 @@ def preintegrated(*x: Scalar) -> tuple[Scalar, ...]:
             way, speed = [0.5 * step * g for g in gained], gained
         angle = jnp.sqrt(_dot(turn, turn))
         share = jnp.sin(0.5 * angle) / angle
-        own = (jnp.cos(0.5 * angle), *(share * t for t in turn))
-        whole = _composed(whole, own) if whole else own
+        increment = (jnp.cos(0.5 * angle), *(share * t for t in turn))
+        whole = _composed(whole, increment) if whole else increment
     return (*whole, *speed, *way)
 
 
@@ -254,14 +254,14 @@ def localised(*x: Scalar) -> tuple[Scalar, ...]:
     px, py, heading = px + 0.5 * speed * cos, py + 0.5 * speed * sin, heading + 0.5 * turn
     spread = [[xx, xy, xh], [xy, yy, yh], [xh, yh, hh]]
 
-    def moved(a: Matrix) -> list[list[Scalar]]:
+    def advanced(a: Matrix) -> list[list[Scalar]]:
         ahead = (-0.5 * speed * sin, 0.5 * speed * cos)
         return [
             [p + f * q for p, q in zip(row, a[2], strict=True)]
             for row, f in zip(a, ahead, strict=False)
         ] + [list(a[2])]
 
-    spread = moved(_transposed(moved(spread)))
+    spread = advanced(_transposed(advanced(spread)))
     drive = 0.25 * of_speed
     noise = [[drive * cos * cos, drive * cos * sin], [drive * cos * sin, drive * sin * sin]]
     for i in range(2):
@@ -274,8 +274,8 @@ def localised(*x: Scalar) -> tuple[Scalar, ...]:
     look = [[-dx / distance, -dy / distance], [dy / square, -dx / square]]
     seen = [[_dot(row, [r[i] for r in spread[:2]]) for i in range(3)] for row in look]
     seen[1] = [s - h for s, h in zip(seen[1], spread[2], strict=True)]
-    both = [[_dot(row, own[:2]) for row in look] for own in seen]
-    both = [[p, q - own[2]] for (p, q), own in zip(both, seen, strict=True)]
+    both = [[_dot(row, cross[:2]) for row in look] for cross in seen]
+    both = [[p, q - cross[2]] for (p, q), cross in zip(both, seen, strict=True)]
     both[0][0], both[1][1] = both[0][0] + of_far, both[1][1] + of_bearing
     gain = _product(_transposed(seen), _inverse(both))
     surprise = far - distance, bearing - (jnp.arctan2(dy, dx) - heading)
@@ -294,7 +294,7 @@ def smile(*x: Scalar) -> tuple[Scalar, ...]:
     Forward, first volatility, correlation, volatility of volatility and time; then strikes.
     """
     forward, alpha, rho, nu, time = x[:5]
-    found = []
+    volatilities = []
     for strike in x[5:]:
         both = forward * strike
         half = jnp.sqrt(jnp.sqrt(both))
@@ -310,8 +310,8 @@ def smile(*x: Scalar) -> tuple[Scalar, ...]:
             + 0.125 * rho * nu * level
             + (2.0 - 3.0 * rho * rho) / 24.0 * (nu * nu)
         )
-        found.append(alpha / below * skew * (1.0 + drift * time))
-    return tuple(found)
+        volatilities.append(alpha / below * skew * (1.0 + drift * time))
+    return tuple(volatilities)
 
 
 _RNG = np.random.default_rng(12)

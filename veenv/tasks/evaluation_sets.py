@@ -90,18 +90,18 @@ class EvaluationSet:
 
     @property
     def number(self) -> int:
-        """How many functions."""
+        """Number of functions."""
         return len(self.functions)
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Names of the functions, as tables have them."""
+        """Names of the functions, as in tables."""
         return self.tasks or tuple(f"{self.name} {draw}" for draw in self.draws)
 
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What is known of a function, in multiplications.
+    """Known costs of a function, in multiplications: classical, best and proved bound.
 
     Attributes:
       task: its name, or set and draw of a random function.
@@ -134,17 +134,17 @@ class Known:
 
     @property
     def gain(self) -> float:
-        """The best classical order's cost over that of the best known."""
+        """Ratio of the best classical order's cost to that of the best known order."""
         return self.classical / max(self.cost, 1)
 
     @property
     def solved(self) -> bool:
-        """Whether no order is cheaper."""
+        """True if it is proved that no order is cheaper."""
         return self.cost == self.bound
 
 
 def known_of(graph: Graph) -> Known | None:
-    """What is known of a function of any set, its order counted anew.
+    """Returns the known costs of a function of any set, with its order counted on this graph.
 
     Args:
       graph: the function's graph.
@@ -168,7 +168,7 @@ def known_of(graph: Graph) -> Known | None:
 
 
 def reference(graph: Graph) -> int | None:
-    """The least cost that is known of a function of any set, in multiplications.
+    """Returns the least known cost of a function of any set, in multiplications.
 
     Args:
       graph: the function's graph.
@@ -181,7 +181,7 @@ def reference(graph: Graph) -> int | None:
 
 
 def set_names() -> tuple[str, ...]:
-    """Names of the sets.
+    """Returns the names of the sets.
 
     Examples:
       >>> set_names()[:2]
@@ -192,7 +192,7 @@ def set_names() -> tuple[str, ...]:
 
 
 def compared_sets() -> tuple[str, ...]:
-    """Names of the sets on which methods are compared.
+    """Returns the names of the sets on which methods are compared.
 
     Examples:
       >>> compared_sets()[-1]
@@ -202,7 +202,7 @@ def compared_sets() -> tuple[str, ...]:
 
 
 def evaluation_set(name: str) -> EvaluationSet:
-    """Finds a set.
+    """Finds a set by its name.
 
     Args:
       name: one of `set_names`: a test set, or, ending in ``-train``, functions of the same
@@ -229,7 +229,7 @@ def evaluation_set(name: str) -> EvaluationSet:
 
 
 def drawn_from(name: str) -> EvaluationSet | None:
-    """The set of one function that a name such as ``"arrays 3"`` stands for; None for a task's.
+    """Returns the one-function set of a name like ``"arrays 3"``; None for a task's name.
 
     Examples:
       >>> drawn_from("arrays 3").draws, drawn_from("mlp")
@@ -242,7 +242,7 @@ def drawn_from(name: str) -> EvaluationSet | None:
 
 
 def read_known(document: Mapping[str, Any]) -> dict[str, Known]:
-    """What a file of references knows, by fingerprint.
+    """Returns the known costs in a file of references, by fingerprint.
 
     Raises:
       TypeError: it holds something else.
@@ -255,12 +255,12 @@ def read_known(document: Mapping[str, Any]) -> dict[str, Known]:
 
 @cache
 def _all_known() -> Mapping[str, Known]:
-    """What comes with the package."""
+    """Returns the known costs that come with the package."""
     return read_known(_document())
 
 
 @cache
 def _document() -> Mapping[str, Mapping[str, Any]]:
-    """The functions of every test set, and what is known of each by fingerprint."""
+    """Reads the functions of every test set, and their known costs by fingerprint."""
     path = resources.files("veenv.tasks") / "data" / "references.json"
     return json.loads(path.read_text(encoding="utf-8"))

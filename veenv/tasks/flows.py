@@ -51,22 +51,22 @@ def lattice_boltzmann_step(*x: Scalar) -> tuple[Scalar, ...]:
         jy = f[2] - f[4] + f[5] + f[6] - f[7] - f[8]
         vx, vy = jx / density, jy / density
         energy = 1.0 - 1.5 * (vx * vx + vy * vy)
-        found = []
+        relaxed = []
         for part, (cx, cy), share in zip(f, WAYS, SHARES, strict=True):
             terms = [float(c) * v for c, v in ((cx, vx), (cy, vy)) if c]
             along = terms[0] + terms[1] if len(terms) == 2 else terms[0] if terms else None
             bent = energy if along is None else energy + along * (3.0 + 4.5 * along)
-            found.append(part + rate * (share * density * bent - part))
-        return tuple(found)
+            relaxed.append(part + rate * (share * density * bent - part))
+        return tuple(relaxed)
 
     after = {place: collided(f) for place, f in cells.items()}
-    moved = {
+    streamed = {
         (i, j): tuple(
             after[(i - cx) % width, (j - cy) % height][k] for k, (cx, cy) in enumerate(WAYS)
         )
         for i, j in cells
     }
-    return tuple(part for f in moved.values() for part in collided(f))
+    return tuple(part for f in streamed.values() for part in collided(f))
 
 
 _RNG = np.random.default_rng(13)

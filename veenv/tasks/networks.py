@@ -36,7 +36,7 @@ def layer_norm(
 
 
 def on_last_axes(s: Array, x: Array) -> Array:
-    """An array with leading axes of size one, up to the rank of what it acts on; numbers stay.
+    """Adds leading axes of size one up to the rank of an operand; numbers stay numbers.
 
     Args:
         s: The array, of the last axes of ``x`` or a number.

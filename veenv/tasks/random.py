@@ -28,7 +28,7 @@ class Instruction:
 
 
 class _Program:
-    """A random function in the making, with the value of each of its variables."""
+    """A random function under construction, with the value of each of its variables."""
 
     def __init__(self, rng: np.random.Generator, inputs: Sequence[np.ndarray], window: int | None):
         self.rng = rng
@@ -49,7 +49,7 @@ class _Program:
             self.extend(counts[pick], arrays)
 
     def every_input_matters(self) -> bool:
-        """Whether some output moves with each input alone: (x + y) - x forgets x."""
+        """Returns whether each input alone changes some output: (x + y) - x forgets x."""
         num_inputs = len(self.values) - len(self.instructions)
         for i in range(num_inputs):
             values = self.values[:num_inputs]
@@ -63,7 +63,7 @@ class _Program:
         return True
 
     def choices(self, remaining: int, num_outputs: int) -> Iterator[tuple[int, int, int]]:
-        """Numbers (operands, unused vertices, unused inputs) after which a completion exists.
+        """Returns numbers (operands, unused vertices, unused inputs) that allow a completion.
 
         A completion leaves exactly ``num_outputs`` vertices unused and no input.
         """
@@ -93,7 +93,7 @@ class _Program:
         return tuple(int(i) for i in self.rng.permutation(chosen))
 
     def instruction(self, operands: tuple[int, ...], arrays: bool) -> Instruction:
-        """A random instruction on given operands."""
+        """Draws an instruction on given operands."""
         if not arrays:
             return self.elementwise(UNARY if len(operands) == 1 else BINARY, operands)
         return self.unary_array(operands) if len(operands) == 1 else self.binary_array(operands)
@@ -148,7 +148,7 @@ class _Program:
         )
 
     def badness(self, instruction: Instruction) -> tuple[float, np.ndarray, np.ndarray]:
-        """How far an equation is from moderate, and its values at the point and near it."""
+        """Measures how far an equation is from moderate; returns its values here and nearby."""
         operation = OPERATIONS[instruction.operation]
         args = [self.values[i] for i in instruction.operands]
         near_args = [self.near[i] for i in instruction.operands]
@@ -186,7 +186,7 @@ class _Program:
 
 
 def _weight(arity: int, num_unused: int, fan_in: float) -> float:
-    """How readily an equation is chosen: mostly one operand is new, so that paths are long."""
+    """Returns the weight of drawing an equation; one new operand is preferred, for long paths."""
     weight = fan_in - 1.0 if arity == 2 else 2.0 - fan_in
     if arity == 1 and num_unused == 0:  # a new branch, which a later equation has to join
         weight *= fan_in - 1.0
@@ -194,7 +194,7 @@ def _weight(arity: int, num_unused: int, fan_in: float) -> float:
 
 
 def _outside(array: np.ndarray, limits: tuple[float, float]) -> float:
-    """By how many factors of e the magnitudes leave the limits, both sides added; 0 inside."""
+    """Measures by how many factors of e the magnitudes leave the limits; 0 inside."""
     low, high = limits
     size = np.abs(array)
     below, above = np.max(np.log(low / size)), np.max(np.log(size / high))

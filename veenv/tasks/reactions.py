@@ -110,7 +110,7 @@ def neuron_step(*x: Scalar) -> tuple[Scalar, ...]:
 
 def clock_step(*x: Scalar) -> tuple[Scalar, ...]:
     """One step of a circadian clock: messenger, four forms of a protein; then six rates."""
-    made, lost, told, spoilt, into, out_of = x[5:]
+    transcribed, lost, told, spoilt, into, out_of = x[5:]
 
     def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         messenger, plain, once, twice, inside = y
@@ -119,7 +119,7 @@ def clock_step(*x: Scalar) -> tuple[Scalar, ...]:
         second = 5.0 * once / (2.0 + once) - 2.5 * twice / (2.0 + twice)
         entry = into * twice - out_of * inside
         return (
-            made / (1.0 + square * square) - lost * messenger / (0.5 + messenger),
+            transcribed / (1.0 + square * square) - lost * messenger / (0.5 + messenger),
             told * messenger - first,
             first - second,
             second - entry - spoilt * twice / (0.2 + twice),
@@ -135,9 +135,11 @@ def repressilator_step(*x: Scalar) -> tuple[Scalar, ...]:
 
     def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         messengers, proteins = y[:3], y[3:]
-        made = [most / (1.0 + p * p) + least - m for m, p in zip(messengers, proteins, strict=True)]
-        lost = [decay * (messengers[k - 2] - proteins[k]) for k in range(3)]
-        return (*made, *lost)
+        messenger_rates = [
+            most / (1.0 + p * p) + least - m for m, p in zip(messengers, proteins, strict=True)
+        ]
+        protein_rates = [decay * (messengers[k - 2] - proteins[k]) for k in range(3)]
+        return (*messenger_rates, *protein_rates)
 
     return rk4(derivative, x[:6], 0.05)
 

@@ -1,4 +1,4 @@
-"""Functions of rising size: how methods scale.
+"""Functions of rising size, to measure how methods scale.
 
 Each family is one function of `veenv.tasks.hard` at about 100, 200, … 3,200 scalar vertices.
 """
@@ -18,7 +18,7 @@ MEASUREMENTS = (2, 3, 5, 11, 22, 43)
 
 
 def _chain(vertices: int, masses: int) -> Task:
-    """Masses on springs."""
+    """Simulates masses on springs."""
     point = np.random.default_rng(masses).normal(0.0, 0.5, 2 * masses)
     return Task.at(
         f"SpringChain_{vertices}",
@@ -30,7 +30,7 @@ def _chain(vertices: int, masses: int) -> Task:
 
 
 def _smoother(vertices: int, seen: int) -> Task:
-    """Measurements of a place."""
+    """Smooths measurements of a position."""
     place = np.linspace(0.1, 0.3 * seen, seen) + np.random.default_rng(seen).normal(0, 0.1, seen)
     return Task.at(
         f"Smoother_{vertices}",

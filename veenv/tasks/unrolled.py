@@ -45,8 +45,8 @@ def attended(*x: Scalar) -> tuple[Scalar, ...]:
     """Two layers of attention over four tokens of two numbers; then their weights."""
     tokens = [list(x[2 * k : 2 * k + 2]) for k in range(4)]
     for layer in range(2):
-        own = x[8 + 12 * layer :][:12]
-        query, key, value = ([own[k : k + 2], own[k + 2 : k + 4]] for k in (0, 4, 8))
+        weights = x[8 + 12 * layer :][:12]
+        query, key, value = ([weights[k : k + 2], weights[k + 2 : k + 4]] for k in (0, 4, 8))
         scores = _product(_product(tokens, query), _transposed(_product(tokens, key)))
         exps = [[jnp.exp(s) for s in row] for row in scores]
         shares = [[e / sum(row[1:], row[0]) for e in row] for row in exps]

@@ -42,7 +42,7 @@ _MANY = 2**27
 def from_path(
     path: str, args: str | None = None, argnums: str | int | Iterable[int] | None = None
 ) -> Task:
-    """The task of a function in a module, looked for in the current folder first.
+    """Returns the task of a function in a module, looked for in the current folder first.
 
     Args:
       path: ``"MODULE:NAME"``.
@@ -82,7 +82,7 @@ def from_path(
 
 
 def refuse_code(path: Any, named: Any, kind: str = "function") -> NoReturn:
-    """Refuses to import something because a file names it: what is read is never executed.
+    """Refuses to import what a file names: files are data, and never executed.
 
     Args:
       path: the file.
@@ -106,7 +106,7 @@ def from_function(
     name: str | None = None,
     text: str = "args",
 ) -> Task:
-    """The task of a function and a point.
+    """Returns the task of a function and a point.
 
     Args:
       fun: the function.
@@ -138,7 +138,7 @@ def from_function(
 
 
 def trace_task(task: Task) -> Graph:
-    """The graph of a task, with an error for one that cannot be traced.
+    """Returns the graph of a task; errors explain why one cannot be traced.
 
     Args:
       task: the task.
@@ -162,14 +162,14 @@ def trace_task(task: Task) -> Graph:
 
 
 def _line_of(fun: Any, error: Exception) -> str:
-    """The last line of the function's file in an error's traceback."""
+    """Returns the last line of the function's file in an error's traceback."""
     file = getattr(getattr(inspect.unwrap(fun), "__code__", None), "co_filename", None)
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     return f" ({file}:{lines[-1]})" if lines else ""
 
 
 def read_point(text: str) -> tuple[Any, ...]:
-    """Arguments from text, as `from_path` takes it.
+    """Reads arguments from text, as `from_path` takes it.
 
     Args:
       text: the literal of a tuple, or shapes.
@@ -196,7 +196,7 @@ def read_point(text: str) -> tuple[Any, ...]:
 
 
 def read_shapes(text: str) -> tuple[np.ndarray, ...]:
-    """Arrays of given types and shapes; floating-point numbers are drawn between 1/2 and 3/2.
+    """Returns arrays of given types and shapes; floats are drawn between 1/2 and 3/2.
 
     Integers are one, booleans true.  The numbers are the same every time.
 
@@ -210,7 +210,7 @@ def read_shapes(text: str) -> tuple[np.ndarray, ...]:
       >>> [(x.shape, str(x.dtype)) for x in read_shapes("f32[3], i32[]")]
       [((3,), 'float32'), ((), 'int32')]
     """
-    rng, found, start = np.random.default_rng(0), [], 0
+    rng, arrays, start = np.random.default_rng(0), [], 0
     while start < len(text):
         match = _SHAPE.match(text, start)
         if not match or match[1] not in _DTYPES:
@@ -224,13 +224,13 @@ def read_shapes(text: str) -> tuple[np.ndarray, ...]:
         dtype = jnp.dtype(_DTYPES[match[1]])
         exact = not jnp.issubdtype(dtype, jnp.inexact)
         drawn = np.ones(shape) if exact else rng.uniform(0.5, 1.5, shape)
-        found.append(np.asarray(drawn).astype(dtype))
+        arrays.append(np.asarray(drawn).astype(dtype))
         start = match.end()
-    return tuple(found)
+    return tuple(arrays)
 
 
 def find(path: str, option: str = "--function") -> tuple[Any, Callable[..., Any] | None]:
-    """What a path names, looked for in the current folder first.
+    """Imports the object that a path names, looked for in the current folder first.
 
     Args:
       path: ``"MODULE:NAME"``.
@@ -253,14 +253,14 @@ def find(path: str, option: str = "--function") -> tuple[Any, Callable[..., Any]
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = importlib.import_module(module)
-        named = getattr(found, name)
+        imported = importlib.import_module(module)
+        named = getattr(imported, name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{option} {path}: {error}") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{option} {path}: importing {module} fails: {reason}") from error
-    return named, getattr(found, f"{name}_args", None)
+    return named, getattr(imported, f"{name}_args", None)
 
 
 def _call(beside: Callable[..., Any], text: str) -> Any:
@@ -281,7 +281,7 @@ def _as_array(leaf: Any) -> np.ndarray:
 def _argnums(
     argnums: str | int | Iterable[int] | None, point: tuple[Any, ...], text: str
 ) -> tuple[int, ...]:
-    """The arguments to differentiate by, checked."""
+    """Checks and returns the arguments to differentiate by."""
     if argnums is None:
         floats = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
         each = enumerate(map(jax.tree.leaves, point))

@@ -1,4 +1,4 @@
-"""Reprojection residual of bundle adjustment: where a camera sees a point, less where it was seen.
+"""Reprojection residual of bundle adjustment: predicted minus measured image position.
 
 Source: Agarwal, Snavely, Seitz, Szeliski, "Bundle adjustment in the large", ECCV 2010 (camera with
 a rotation vector, translation, focal length and two radial distortion coefficients); Rodrigues'

@@ -56,14 +56,14 @@ def check_rule(
     name = getattr(primitive, "name", str(primitive))
     if find(name) is None:
         raise ValueError(f"primitive {name!r} has no rule; add one with veenv.defelemental")
-    given = tuple(np.asarray(x) for x in args)
-    wanted = tuple(i for i, x in enumerate(given) if np.issubdtype(x.dtype, np.floating))
+    arrays = tuple(np.asarray(x) for x in args)
+    wanted = tuple(i for i, x in enumerate(arrays) if np.issubdtype(x.dtype, np.floating))
 
     def apply(*operands: Any) -> Any:
         return primitive.bind(*operands, **(params or {}))
 
     with jax.enable_x64(True):
-        wide = tuple(x.astype(np.float64) if i in wanted else x for i, x in enumerate(given))
+        wide = tuple(x.astype(np.float64) if i in wanted else x for i, x in enumerate(arrays))
         reference = derivative or _reference(apply, wanted, wide)
         for index in range(points):
             point = near(wide, None if index == 0 else [index])
@@ -74,7 +74,7 @@ def check_rule(
 def _reference(
     apply: Callable[..., Any], wanted: tuple[int, ...], point: Any
 ) -> Callable[..., Any]:
-    """JAX's derivative, or central differences where it has none."""
+    """Returns JAX's derivative, or central differences where there is none."""
     try:
         jax.eval_shape(jax.jacfwd(apply, wanted), *point)
     except Exception:  # whatever JAX says of a primitive that it knows no derivative of
@@ -83,7 +83,7 @@ def _reference(
 
 
 def _differences(apply: Callable[..., Any], wanted: tuple[int, ...], at: Any) -> Any:
-    """Central differences, in the tree of `jax.jacrev`'s result."""
+    """Computes central differences, in the tree of `jax.jacrev`'s result."""
     outs, tree = jax.tree.flatten(apply(*at))
     blocks: list[list[np.ndarray]] = [[] for _ in outs]
     for i in wanted:
@@ -92,9 +92,9 @@ def _differences(apply: Callable[..., Any], wanted: tuple[int, ...], at: Any) ->
             step = 1e-6 * max(1.0, abs(at[i][place]))
             ends = []
             for sign in (1.0, -1.0):
-                moved = at[i].copy()
-                moved[place] += sign * step
-                ends.append(jax.tree.leaves(apply(*at[:i], moved, *at[i + 1 :])))
+                shifted = at[i].copy()
+                shifted[place] += sign * step
+                ends.append(jax.tree.leaves(apply(*at[:i], shifted, *at[i + 1 :])))
             columns.append(
                 [(np.asarray(a) - np.asarray(b)) / (2 * step) for a, b in zip(*ends, strict=True)]
             )
@@ -112,7 +112,7 @@ def _check_values(
     expected: Any,
     tolerance: float,
 ) -> None:
-    """The Jacobian, and that of a select of half of the results."""
+    """Checks the Jacobian, and that of a select of half of the results."""
 
     def half(*operands: Any) -> Any:
         outs = apply(*operands)
@@ -131,8 +131,8 @@ def _check_values(
     )
     for order in ("forward", "reverse"):
         for fun, right, what in ((apply, expected, "values"), (half, masked, "a select's values")):
-            found = jacve(fun, order, wanted)(*point)
-            worst = error(found, right)
+            actual = jacve(fun, order, wanted)(*point)
+            worst = error(actual, right)
             require(
                 worst <= tolerance,
                 f"{name}: {what} under the {order} order differ from the reference by {worst:.1e}",
@@ -140,16 +140,16 @@ def _check_values(
 
 
 def _every_other(y: Any) -> np.ndarray:
-    """True for every other entry."""
+    """Returns a mask: True for every other entry."""
     return (np.arange(np.size(y)) % 2 == 0).reshape(np.shape(y))
 
 
 def _check_counts(name: str, apply: Callable[..., Any], wanted: tuple[int, ...], at: Any) -> None:
-    """The counts of the primitive between other operations."""
+    """Checks the counts of the primitive between other operations."""
 
     def between(*operands: Any) -> Any:
-        moved = [x * jnp.cos(x) if i in wanted else x for i, x in enumerate(operands)]
-        return jax.tree.map(lambda y: jnp.sin(y) * y, apply(*moved))
+        inputs = [x * jnp.cos(x) if i in wanted else x for i, x in enumerate(operands)]
+        return jax.tree.map(lambda y: jnp.sin(y) * y, apply(*inputs))
 
     task = Task(name, between, lambda: at, wanted, "", "")
     graph = make_graph(between, wanted)(*at)

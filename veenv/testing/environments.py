@@ -1,4 +1,4 @@
-"""Plays an environment and holds it to what its interface promises."""
+"""Plays an environment and checks what its interface promises."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _check_episode(
         require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
         require(int(after.order[int(state.num_steps)]) == slot, "the slot is put on record")
         state = after
-    _, again, reward, terminated, _, _ = step(None, state, 0, params)
-    require(_same(again, state) and float(reward) == 0.0, "a step after the end does nothing")
+    _, after_end, reward, terminated, _, _ = step(None, state, 0, params)
+    require(_same(after_end, state) and float(reward) == 0.0, "a step after the end does nothing")
     require(bool(terminated), "a step after the end is still the end")
     return state
 
@@ -106,7 +106,7 @@ def _check_illegal(
 
 
 def _reward_data(params: EnvParams) -> tuple[np.ndarray, float]:
-    """The reference's cost of each vertex (0 without shaping) and the scale of rewards."""
+    """Returns the reference's cost of each vertex (0 without shaping) and the scale of rewards."""
     if params.reference is None:
         reference = np.zeros(params.vertex_ids.shape, np.int64)
     else:
@@ -129,7 +129,7 @@ def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
 def _check_batch(
     env: VertexEnv, params: EnvParams, step: Any, reset: Any, rng: np.random.Generator
 ) -> None:
-    """Batched steps from different states give what single steps give."""
+    """Checks that batched steps from different states give what single steps give."""
     used = np.flatnonzero(np.asarray(params.vertex_ids) >= 0)
     if not len(used):
         return

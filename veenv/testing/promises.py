@@ -1,4 +1,4 @@
-"""How a check fails."""
+"""The failure of a check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def require(condition: Any, promise: str) -> None:
-    """Complains of what does not hold.
+    """Raises an AssertionError unless a condition holds.
 
     Raises:
       AssertionError: naming the broken promise.

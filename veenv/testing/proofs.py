@@ -1,4 +1,4 @@
-"""Proves an order of any function."""
+"""Verifies an order of any function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_order(
     argnums: int | tuple[int, ...] = 0,
     points: int = 3,
 ) -> None:
-    """Proves an order: its Jacobian against JAX's two modes, its cost counted in four ways.
+    """Verifies an order: its Jacobian by JAX's two modes, its cost by four counts.
 
     Args:
       order: the order, or vertex ids.

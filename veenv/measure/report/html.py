@@ -1,4 +1,4 @@
-"""The parts of a report that are text, tables and bars: HTML without scripts."""
+"""Builds the parts of a report that are text, tables and bars: HTML without scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sections(
     missing: Sequence[str],
     batch: int,
 ) -> dict[str, str]:
-    """The parts of the page, by the name of their place in it."""
+    """Returns the parts of the page, by the name of their place in it."""
     totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
     task = subject.task
     return {
@@ -49,13 +49,13 @@ def _unit(subject: Subject) -> str:
 def _headline(
     subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Timing]
 ) -> str:
-    """The figures in large print."""
+    """Builds the figures in large print."""
     classical = {name: totals[name] for name in CLASSICAL}
     best = min(classical, key=lambda name: classical[name])
-    found = totals["this order"]
-    ratio = f"{found / classical[best]:.3f}" if classical[best] else "–"
+    total = totals["this order"]
+    ratio = f"{total / classical[best]:.3f}" if classical[best] else "–"
     cards = [
-        (f"{found:,}", _unit(subject), _optimal(subject, found)),
+        (f"{total:,}", _unit(subject), _optimal(subject, total)),
         (ratio, f"of {best} ({classical[best]:,})", "the cheapest classical order"),
         (
             "right" if proof.passed else "WRONG",
@@ -71,7 +71,7 @@ def _headline(
 
 
 def _speed(bars: Sequence[Timing]) -> list[tuple[str, str, str]]:
-    """The times in large print: XLA against XLA, and one kernel against XLA."""
+    """Builds the times in large print: XLA against XLA, and one kernel against XLA."""
     theirs, ours = _fastest(bars), f"{OURS}, {KERNEL}"
     hows = {OURS: "both as XLA compiles them", ours: f"one kernel against XLA{_as_well(bars)}"}
     return [
@@ -82,7 +82,7 @@ def _speed(bars: Sequence[Timing]) -> list[tuple[str, str, str]]:
 
 
 def _as_well(bars: Sequence[Timing]) -> str:
-    """Which kernel of a JAX mode takes no longer than the order's."""
+    """Names the kernel of a JAX mode that takes no longer than the order's; empty without one."""
     timed, theirs = {bar.method: bar for bar in bars}, _fastest(bars)
     ours = timed.get(f"{OURS}, {KERNEL}")
     modes = [timed[name] for mode in JAX_MODES if (name := f"{mode}, {KERNEL}") in timed]
@@ -94,21 +94,21 @@ def _as_well(bars: Sequence[Timing]) -> str:
 
 
 def _fastest(bars: Sequence[Timing]) -> Timing | None:
-    """The faster of JAX's modes, as XLA compiles them; None where neither was timed."""
+    """Returns the faster of JAX's modes as compiled by XLA; None where neither was timed."""
     modes = [bar for bar in bars if bar.method in JAX_MODES]
     return min(modes, key=lambda bar: bar.median, default=None)
 
 
-def _optimal(subject: Subject, found: int) -> str:
-    """What is proved of a cost; what the file of the order says of that is not looked at."""
+def _optimal(subject: Subject, total: int) -> str:
+    """Returns what the package has proved of a cost; bounds in the order's file are not trusted."""
     bound = proved_bound(subject.graph, subject.cost)
-    if found == bound:
+    if total == bound:
         return "proved optimal"
     return f"no order takes less than {bound:,}" if bound else "for the whole Jacobian"
 
 
 def _facts(subject: Subject) -> str:
-    """The lines of a definition list."""
+    """Builds the lines of a definition list."""
     graph = subject.graph
     facts = {
         "graph": f"{graph.num_inputs} inputs, {graph.num_outputs} outputs, "
@@ -122,7 +122,7 @@ def _facts(subject: Subject) -> str:
 
 
 def _totals(subject: Subject, games: Mapping[str, Sequence[PlayedElimination]]) -> str:
-    """Rows of the table of counts, with a bar each."""
+    """Builds the rows of the table of counts, with a bar each."""
     totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
     most, ids = max([1, *totals.values()]), subject.ids()
     rows = []
@@ -157,7 +157,7 @@ def _proof(proof: Proof) -> str:
 
 
 def _times(bars: Sequence[Timing], missing: Sequence[str], batch: int) -> str:
-    """The table of times; empty where nothing was timed."""
+    """Builds the table of times; empty where nothing was timed."""
     if not bars:
         return "<p>Nothing was timed (<code>--rounds 0</code>).</p>"
     longest, reference = max(bar.median for bar in bars), _fastest(bars)
@@ -185,7 +185,7 @@ def _times(bars: Sequence[Timing], missing: Sequence[str], batch: int) -> str:
 
 
 def code(subject: Subject) -> str:
-    """A program that differentiates the function under the order and checks it against JAX."""
+    """Returns a program that differentiates the function under the order and checks it by JAX."""
     ids = ", ".join(map(str, subject.ids()["this order"]))
     order = "\n".join(textwrap.wrap(ids, 84, initial_indent="    ", subsequent_indent="    "))
     task = subject.task

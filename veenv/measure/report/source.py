@@ -1,4 +1,4 @@
-"""What a report is about: a task, its graph, orders of it, and the run that found them."""
+"""Reads the subject of a report: a task, its graph, its orders, and the run that found them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSICAL = ("forward", "reverse", "Markowitz")
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about.
+    """The subject of a report.
 
     Attributes:
       task: the function and its point.
@@ -50,14 +50,14 @@ class Subject:
     imports: str | None = None
 
     def ids(self) -> dict[str, tuple[int, ...]]:
-        """Vertex ids of all orders, by name, the one in question first.
+        """Returns vertex ids of all orders, by name, the one in question first.
 
         Raises:
           ValueError: an order is for another graph.
         """
-        found = {"this order": _ids(self.order, self.graph)}
-        found |= {name: _ids(order, self.graph) for name, order in self.others.items()}
-        return found | classical_orders(self.graph)
+        orders = {"this order": _ids(self.order, self.graph)}
+        orders |= {name: _ids(order, self.graph) for name, order in self.others.items()}
+        return orders | classical_orders(self.graph)
 
 
 def _ids(order: Order, graph: Graph) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ def _ids(order: Order, graph: Graph) -> tuple[int, ...]:
 def read_subjects(
     path: str | os.PathLike[str], cost: CostModel | None = None, task: Task | None = None
 ) -> list[Subject]:
-    """What is in a run folder, or in an order file.
+    """Reads the subjects of a run folder, or of an order file.
 
     Args:
       path: folder of a training run, or order file.
@@ -88,40 +88,40 @@ def read_subjects(
     if not path.is_dir():
         return [_subject(Order.load(path), cost or "multiplications", task)]
     settings = _settings(path)
-    own = settings.get("own", {})
-    if task is None and isinstance(own, dict) and own.get("function"):
-        refuse_code(path, own["function"])
+    user_task = settings.get("own", {})
+    if task is None and isinstance(user_task, dict) and user_task.get("function"):
+        refuse_code(path, user_task["function"])
     model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
     rows, _ = read_rows(path / "metrics.jsonl")
     beside = ("order-polished", "order-classical")
     files = [p for p in sorted(path.glob("order*.json")) if not p.name.startswith(beside)]
     if not files:
         raise ValueError(f"{path} has no order.json: no episode was played, or it is no run folder")
-    found = []
+    subjects = []
     for file in files:
         subject = _subject(Order.load(file), model, task)
         polished = file.with_name(file.name.replace("order", "order-polished", 1))
-        others = {"polished": Order.load(polished)} if polished.exists() else {}
+        further = {"polished": Order.load(polished)} if polished.exists() else {}
         known = tuple(rows_of(rows, subject.task.name))
         facts = _facts(settings, known)
-        found.append(dataclasses.replace(subject, others=others, rows=known, facts=facts))
-    return found
+        subjects.append(dataclasses.replace(subject, others=further, rows=known, facts=facts))
+    return subjects
 
 
 def import_line(path: str, args: str | None = None, argnums: str | None = None) -> str:
-    """Lines that define ``f`` and ``point``, of a function as `from_path` takes it."""
+    """Returns lines that define ``f`` and ``point``, of a function as `from_path` takes it."""
     named = {"args": args, "argnums": argnums}
-    given = repr(path) + "".join(f", {k}={v!r}" for k, v in named.items() if v is not None)
+    arguments = repr(path) + "".join(f", {k}={v!r}" for k, v in named.items() if v is not None)
     return (
         "from veenv.tasks.user import from_path\n\n"
-        f"task = from_path({given})\nf, point = task.fun, task.example_args()"
+        f"task = from_path({arguments})\nf, point = task.fun, task.example_args()"
     )
 
 
 def _subject(order: Order, cost: CostModel, task: Task | None) -> Subject:
-    found = tasks.get(order.name) if task is None else task
-    graph = make_graph(found.fun, found.argnums)(*found.example_args())
-    return Subject(found, graph, order, cost)
+    subject = tasks.get(order.name) if task is None else task
+    graph = make_graph(subject.fun, subject.argnums)(*subject.example_args())
+    return Subject(subject, graph, order, cost)
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _facts(settings: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> di
 
 
 def page_path(run: Path, name: str, several: bool, out: Path | None = None) -> Path:
-    """Where a page goes: where the user asked for, or beside the run folder or order file."""
+    """Returns the path of a page: the user's, or one beside the run folder or order file."""
     if several:
         return (out or run) / f"report-{file_name(name)}.html"
     if out is not None:

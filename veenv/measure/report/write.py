@@ -1,4 +1,4 @@
-"""Writes a report: gathers what is known of an order and puts it into the page."""
+"""Writes a report: gathers the figures of an order and puts them into the page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_report(
     points: int = 3,
     seed: int = 0,
 ) -> Proof:
-    """Proves and times an order and writes the page that shows it.
+    """Verifies and times an order, and writes the page that shows it.
 
     Args:
       path: the HTML file.
@@ -76,7 +76,7 @@ def write_report(
 def page(
     subject: Subject, proof: Proof, bars: Any = (), missing: tuple[str, ...] = (), batch: int = 1
 ) -> str:
-    """The page as text.
+    """Returns the page as text.
 
     Args:
       subject: what it is about.
@@ -114,7 +114,7 @@ def page(
 
 
 def _fill(sections: dict[str, str], data: dict[str, Any]) -> str:
-    """The template with sections, style, scripts and data in their places."""
+    """Fills the template with sections, style, scripts and data."""
     text = _asset("page.html")
     parts = {
         "style": _asset("page.css"),
@@ -135,7 +135,7 @@ def _asset(name: str) -> str:
 
 
 def _graph(subject: Subject) -> dict[str, Any]:
-    """Nodes with places and names, and edges, as JSON."""
+    """Returns nodes with positions and names, and edges, as JSON."""
     graph = subject.graph
     where = positions(graph)
     moves = {graph.node(v) for v in graph.eliminable}
@@ -164,7 +164,7 @@ def _game(name: str, steps: tuple[PlayedElimination, ...]) -> dict[str, Any]:
 
 
 def _curve(subject: Subject) -> list[list[float]]:
-    """Steps, mean cost, cheapest of the update, and cheapest so far of each row."""
+    """Returns steps, mean cost, cheapest of the update, and cheapest so far of each row."""
     name = subject.task.name
     return [
         [row["steps"], row["mean_cost"][name], row["min_cost"][name], row["best_cost"][name]]
