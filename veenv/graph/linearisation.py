@@ -93,7 +93,7 @@ class EquationPartials:
 
     @property
     def reverse_only(self) -> bool:
-        """Whether these stand for a rule that only some orders can apply."""
+        """True if these stand for a rule that only some orders can apply."""
         return not self.cotangents.linear
 
     def pairs(self) -> Iterator[tuple[int, int, Partial]]:

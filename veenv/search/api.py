@@ -1,4 +1,4 @@
-"""The entry point of all searches."""
+"""The entry point of all searches: `search` runs a method on a graph within a budget."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def search(
     check_seed(seed)
     graph = task_graph(graph)
     problem = prepare(graph, cost)
-    given = None if start is None else graph.check_order(start)
-    race = Race(problem, limit, began, given, seed)
+    initial = None if start is None else graph.check_order(start)
+    race = Race(problem, limit, began, initial, seed)
     if proposer is not None:
         proposing = proposer
         race.run(lambda: _consider(race, proposing, seed, size), callback)
@@ -105,24 +105,24 @@ def search(
 
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
-    """Evaluates what a plugin proposes."""
-    first, others = propose(race.problem, proposer, seed, size, race.wanted)
+    """Evaluates the orders that a plugin proposes."""
+    first, further = propose(race.problem, proposer, seed, size, race.wanted)
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
-    consider(race.problem, tracker, others)
+    consider(race.problem, tracker, further)
 
 
 def _improve(race: Race, name: str, seed: int) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
     kind = name if name != "auto" else "exact" if problem.n <= _SMALL else "anneal"
-    starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
+    starts = _starts(problem) if race.initial is None else [problem.to_local(race.initial)]
     tracker = race.start(starts[0])
     bounds = np.zeros(problem.n, np.int64)
     if kind == "exact" or _affordable_bounds(tracker, problem.n):
         bounds = vertex_bounds(problem)
         tracker.raise_bound(int(bounds.sum()))
-    if name == "auto" and problem.n > LARGE and race.given is None:
+    if name == "auto" and problem.n > LARGE and race.initial is None:
         starts = _advised(race, tracker, starts, seed)
     if not tracker.done():
         _METHODS[kind](_Attempt(problem, tracker, starts, bounds, seed))
@@ -135,7 +135,7 @@ def _affordable_bounds(tracker: Tracker, n: int) -> bool:
 
 
 def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Starts, best first, and among them the best of the pretrained policy's if it is installed."""
+    """Returns starts, best first, with the pretrained policy's best order if it is installed."""
     try:
         proposer = find_method("policy")
     except ValueError:
@@ -143,24 +143,24 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
     if proposer is None:
         return starts
     with tracker.limited_to(_SHARE_OF_ADVICE):
-        first, others = propose(race.problem, proposer, seed, _ADVICE, race.wanted)
-        consider(race.problem, tracker, chain([first], others))
+        first, further = propose(race.problem, proposer, seed, _ADVICE, race.wanted)
+        consider(race.problem, tracker, chain([first], further))
     known = any(np.array_equal(tracker.order, start) for start in starts)
     return starts if known else [tracker.order, *starts]
 
 
 def _construct(race: Race, name: str) -> None:
-    """The one order of a greedy method."""
+    """Sets the one order of a greedy method as the race's result."""
     problem, graph = race.problem, race.problem.graph
     classical = {"forward": graph.forward, "reverse": graph.reverse, "markowitz": graph.markowitz}
     make = classical.get(name, lambda: problem.to_ids(greedy(problem, name)))
     ids = graph.legal(make())
-    race.found = ids, graph.cost(ids, problem.cost_model)
-    race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
+    race.outcome = ids, graph.cost(ids, problem.cost_model)
+    race.bound = min(int(vertex_bounds(problem).sum()), race.outcome[1])
 
 
 def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
-    """Returns name and size of a method such as ``"policy-32"``, and who proposes in a plugin."""
+    """Returns name and size of a method such as ``"policy-32"``, and a plugin's proposer."""
     if method in METHODS:
         return method, None, None
     name, hyphen, number = str(method).partition("-")
@@ -180,7 +180,7 @@ def check_method(method: str) -> None:
 
 
 def _starts(problem: Problem) -> list[np.ndarray]:
-    """The greedy family from best to worst."""
+    """Returns the greedy orders from best to worst."""
     forward = np.arange(problem.n)
     classical = [problem.legal(order) for order in (forward, forward[::-1].copy())]
     orders = [*classical, *(greedy(problem, rule) for rule in RULES)]
@@ -189,7 +189,7 @@ def _starts(problem: Problem) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A problem and all that a method searches it with."""
+    """A problem with everything that a method searches it with."""
 
     problem: Problem  # the problem
     tracker: Tracker  # keeps the best order, and says when the budget is spent
@@ -206,7 +206,7 @@ class _Attempt:
         anneal(self.problem, self.tracker, [self.tracker.order], self.seed + 1)
 
     def exact(self) -> None:
-        """Finds a good order first, which prunes the proof by A*; anneals on with what is left."""
+        """Proves by A*, after a quick search for an order that prunes; anneals in the time left."""
         problem, tracker = self.problem, self.tracker
         if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(self.bounds)):
             return

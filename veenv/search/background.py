@@ -1,4 +1,4 @@
-"""Work in a thread of its own, which its caller leaves behind when the time is up."""
+"""Background threads for work that the caller abandons when its time is up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _running: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 class Background(Future[T]):
-    """A function that runs in a thread of its own, under the caller's settings of JAX.
+    """A function running in a background thread, under the caller's settings of JAX.
 
     A thread cannot be stopped from outside: work that may be left behind must look itself, often
     enough, whether it is still wanted. Python handles signals in the main thread only, so that a
@@ -42,8 +42,8 @@ class Background(Future[T]):
                 with contextlib.ExitStack() as stack:
                     for manager, value in settings:
                         stack.enter_context(manager(value))
-                    found = work()
-                self.set_result(found)
+                    result = work()
+                self.set_result(result)
             except BaseException as error:
                 self.set_exception(error)
 
@@ -58,7 +58,7 @@ class Background(Future[T]):
 
 @atexit.register
 def _wait_for_the_last() -> None:
-    """Lets compilations end: a process that ends under a running compiler may be aborted by it.
+    """Waits for compilations at exit: a process that ends meanwhile may be aborted by them.
 
     All that is waited for is one compilation, or a few steps, of work that looks whether it is
     wanted; whoever does not want to wait has Ctrl-C.

@@ -1,4 +1,4 @@
-"""Budgets of searches, and the bookkeeping of what a search has found."""
+"""Budgets of searches, and the record of the best order so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_seed(seed: int) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """When a search stops: seconds, evaluations, or whichever comes first.
+    """The limit of a search: seconds, evaluations, or whichever comes first.
 
     Attributes:
       seconds: wall-clock limit, or None.
@@ -65,7 +65,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a search as a progress callback sees it.
+    """The state of a search, as passed to a progress callback.
 
     Attributes:
       cost: best cost so far.
@@ -81,11 +81,11 @@ class Progress:
 
 
 class ClosedError(Exception):
-    """A search goes on though nobody waits for it any more."""
+    """A search continues although its caller has left."""
 
 
 class Tracker:
-    """The best order so far, the budget spent, and who wants to hear about it.
+    """The best order so far, the budget spent, and the callback to report to.
 
     A tracker may be read and closed from another thread than the search's.
 
@@ -104,7 +104,7 @@ class Tracker:
         callback: Callable[[Progress], None] | None = None,
         began: float | None = None,
     ):
-        """Starts with a first local order in hand, int64 [n].
+        """Starts with a first local order, int64 [n].
 
         `callback` is called on every improvement and about ten times a second; `began` is
         `time.perf_counter` when the search began, now by default.
@@ -136,7 +136,7 @@ class Tracker:
         return time.perf_counter() - self._began
 
     def improve(self, order: np.ndarray, cost: int) -> None:
-        """Takes a new best order, after evaluating it from the beginning."""
+        """Stores a new best order, after evaluating it from the beginning."""
         actual = self._problem.total(order)
         if actual != cost:
             raise RuntimeError(f"an order believed to cost {cost} costs {actual}")
@@ -154,12 +154,12 @@ class Tracker:
             self._report(improved=False)
 
     def evaluations_left(self) -> int:
-        """Evaluations left in the budget (a large number if it is not limited)."""
+        """Returns the evaluations left in the budget (a large number if it is not limited)."""
         limit = self._budget.evaluations
         return 1 << 62 if limit is None else max(0, limit - self.evaluations)
 
     def seconds_left(self) -> float:
-        """Seconds left in the budget (infinite if it is not limited)."""
+        """Returns the seconds left in the budget (infinite if it is not limited)."""
         limit = self._budget.seconds
         return float("inf") if limit is None else limit - self.seconds
 
@@ -173,7 +173,7 @@ class Tracker:
 
     @contextmanager
     def limited_to(self, fraction: float) -> Iterator[None]:
-        """Within the context the budget is this fraction of what is left."""
+        """Limits the budget, within the context, to this fraction of what is left."""
         whole = self._budget
         seconds, evaluations = whole.seconds, whole.evaluations
         self._budget = Budget(
@@ -188,11 +188,11 @@ class Tracker:
             self._budget = whole
 
     def raise_bound(self, bound: int) -> None:
-        """Takes a proven lower bound; it never falls."""
+        """Stores a proven lower bound; it never falls."""
         self.lower_bound = max(self.lower_bound, min(bound, self.cost))
 
     def close(self) -> None:
-        """Takes no improvements any more; the search ends when it next has one or counts."""
+        """Refuses further improvements: the search ends at its next improvement or count."""
         with self._lock:
             self._closed = True
 

@@ -1,4 +1,4 @@
-"""The protocol: any policy or search on any set of tasks, with one table and one file as result."""
+"""Evaluates any policy or search on a set of tasks; the result is one table and one file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Row:
         return self.orders[self.costs.index(min(self.costs))]
 
     def recounted(self, graph: Graph, cost: CostModel) -> Row:
-        """The same with what the package says of the graph: classical costs and the reference.
+        """Returns the row with the package's figures of the graph: classical costs and reference.
 
         Raises:
           ValueError: an order of the row does not cost what it says, or is none.
@@ -85,7 +85,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """Costs over those of something else, over all tasks that have both.
+    """Ratios of costs to a baseline, over all tasks that have both.
 
     Attributes:
       tasks: how many tasks these are.
@@ -107,7 +107,7 @@ class Summary:
     equal: float
 
     def __str__(self) -> str:
-        """One line."""
+        """Returns the summary as one line."""
         return (
             f"{self.middle:.3f} ({self.low:.3f} to {self.high:.3f}); below on "
             f"{100 * self.below:.0f} %, equal on {100 * self.equal:.0f} % of {self.tasks} tasks"
@@ -139,7 +139,7 @@ class Evaluation:
     rows: tuple[Row, ...]
 
     def compared(self, other: str | Evaluation = "reference") -> Summary | None:
-        """Costs over the references, over the cheapest classical orders, or over another's costs.
+        """Summarises costs relative to references, classical orders or another evaluation.
 
         Args:
           other: ``"reference"``, ``"classical"``, or an evaluation on the same tasks: then ratios
@@ -154,12 +154,12 @@ class Evaluation:
         if isinstance(other, Evaluation):
             if [row.fingerprint for row in other.rows] != [row.fingerprint for row in self.rows]:
                 raise ValueError(f"{other.policy} was evaluated on other tasks than {self.policy}")
-            found = [row.costs for row in other.rows]
+            baselines = [row.costs for row in other.rows]
         elif other in ("reference", "classical"):
-            found = [(getattr(row, other),) for row in self.rows]
+            baselines = [(getattr(row, other),) for row in self.rows]
         else:
             raise ValueError(f"expected 'reference', 'classical' or an evaluation, got {other!r}")
-        pairs = [(x.costs, y) for x, y in zip(self.rows, found, strict=True) if y != (None,)]
+        pairs = [(x.costs, y) for x, y in zip(self.rows, baselines, strict=True) if y != (None,)]
         if not pairs:
             return None
         ours, theirs = (np.maximum(costs, 1.0) for costs in zip(*pairs, strict=True))
@@ -177,7 +177,7 @@ class Evaluation:
         )
 
     def recounted(self) -> Evaluation:
-        """The same with costs that are counted again, of every order on a graph traced here.
+        """Returns the evaluation with every cost recounted, for orders on graphs traced here.
 
         Classical costs and references are the package's own, too. Names, means, steps and seconds
         stay as they are.
@@ -201,7 +201,7 @@ class Evaluation:
         return row.recounted(graph, self.cost)
 
     def __str__(self) -> str:
-        """The table: a line for each task, then the summaries."""
+        """Returns the table: a line for each task, then the summaries."""
         rows = [("task", "classical", "reference", "mean", "best", "ratio", "steps", "seconds")]
         for row in self.rows:
             best, known = min(row.costs), row.reference
@@ -221,13 +221,13 @@ class Evaluation:
             for name, *cells in rows
         ]
         for other in ("reference", "classical"):
-            found = self.compared(other)
-            if found is not None:
-                lines.append(f"{self.policy} to {other}: {found}")
+            summary = self.compared(other)
+            if summary is not None:
+                lines.append(f"{self.policy} to {other}: {summary}")
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a JSON file, which `load` and the leaderboard read; as a whole or not at all."""
+        """Writes a JSON file, which `load` and the leaderboard read, completely or not at all."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
         write_bytes(path, (text + "\n").encode())
 
@@ -283,8 +283,8 @@ def evaluate(
 
     Examples:
       >>> from veenv.env import random_action
-      >>> found = evaluate(lambda key, obs, mask: random_action(key, mask), "Robertson", samples=4)
-      >>> found.rows[0].task, found.rows[0].classical <= min(found.rows[0].costs)
+      >>> result = evaluate(lambda key, obs, mask: random_action(key, mask), "Robertson", samples=4)
+      >>> result.rows[0].task, result.rows[0].classical <= min(result.rows[0].costs)
       ('Robertson', True)
     """
     if isinstance(tasks, TaskDistribution):
@@ -300,11 +300,11 @@ def evaluate(
             f"seed must be an integer from 0 to 2**32 - 1, or several different ones, got {seed!r}"
         )
     method = _method_of(policy)
-    for option, given, fits in (
+    for option, value, fits in (
         ("samples", samples, method is None),
         ("budget", budget, method is not None),
     ):
-        if given is not None and not fits:
+        if value is not None and not fits:
             kind = "a policy" if option == "samples" else "a method of search"
             raise ValueError(f"{option} is for {kind}, which {policy!r:.60} is not")
     limit = None
@@ -317,8 +317,8 @@ def evaluate(
             raise ValueError(f"samples must be an integer of at least 1, got {samples}")
         play = partial(_sampled, _policy_for(policy, played.env), samples)
     # Named tasks differ by far in size; what was handed over as an environment stays one.
-    own = played.chosen is not None and played.chosen.family is None and played is not tasks
-    rows = tuple(_row(played, index, seeds, play, own=own) for index in range(len(played)))
+    resized = played.chosen is not None and played.chosen.family is None and played is not tasks
+    rows = tuple(_row(played, index, seeds, play, resized=resized) for index in range(len(played)))
     name = name or _name_of(policy)
     return Evaluation(
         name, played.title, played.env.cost, seeds, samples, limit, jax.__version__, rows
@@ -331,13 +331,13 @@ def _row(
     seeds: Sequence[int],
     play: Callable[..., Any],
     *,
-    own: bool,
+    resized: bool,
 ) -> Row:
-    """One task, with every seed; in an environment of its own size if asked for."""
+    """Evaluates one task with every seed; padded to its own size if asked for."""
     graph, began = played.graphs[index], time.perf_counter()
-    where = (played.alone(index), 0) if own else (played, index)
-    found = [play(*where, seed) for seed in seeds]
-    costs, means, steps, orders = zip(*found, strict=True)
+    where = (played.alone(index), 0) if resized else (played, index)
+    results = [play(*where, seed) for seed in seeds]
+    costs, means, steps, orders = zip(*results, strict=True)
     for order, cost in zip(orders, costs, strict=True):
         if graph.cost(order, played.env.cost) != cost:
             raise RuntimeError(f"{played.names[index]}: environment and graph disagree on a cost")
@@ -357,8 +357,8 @@ def _row(
 def _searched(
     method: str, budget: str | int, played: TaskDistribution, index: int, seed: int
 ) -> tuple[int, float, int, tuple[int, ...]]:
-    found = search(played.graphs[index], method, cost=played.env.cost, budget=budget, seed=seed)
-    return found.cost, found.cost, found.evaluations, found.order
+    result = search(played.graphs[index], method, cost=played.env.cost, budget=budget, seed=seed)
+    return result.cost, result.cost, result.evaluations, result.order
 
 
 def _sampled(
@@ -384,14 +384,14 @@ def _sampled(
 
 @lru_cache(maxsize=8)
 def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -> Any:
-    """Whole episodes side by side, compiled once: costs, orders and whether each has ended.
+    """Compiles whole episodes side by side: costs, orders and whether each has ended.
 
     A policy comes as a pytree without its arrays, which are an argument of what is returned.
     """
 
     def games(arrays: Sequence[Any], key: Any, params: Any) -> Any:
-        given = [y if x is None else x for x, y in zip(arrays, fixed, strict=True)]
-        policy = jax.tree.unflatten(tree, given)
+        leaves = [y if x is None else x for x, y in zip(arrays, fixed, strict=True)]
+        policy = jax.tree.unflatten(tree, leaves)
         asked = inspect.signature(policy).parameters
         first = env.init(params)
         state = jax.tree.map(lambda x: jnp.broadcast_to(x, (samples, *jnp.shape(x))), first)
@@ -419,7 +419,7 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
 
 
 def _method_of(policy: Any) -> str | None:
-    """The method of search that a name stands for; None for what is no name, or a file's."""
+    """Returns the search method that a name stands for; None for a policy or a file's name."""
     if not isinstance(policy, str):
         return None
     try:
@@ -432,7 +432,7 @@ def _method_of(policy: Any) -> str | None:
 
 
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
-    """The function that plays an environment."""
+    """Returns the function that plays an environment."""
     if isinstance(policy, str | os.PathLike):
         policy = _read_policy(policy)
     if hasattr(policy, "as_policy"):
@@ -459,18 +459,18 @@ def _name_of(policy: Any) -> str:
 
 
 def _ratios(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Costs [..., tasks, seeds] over the other's means over its seeds."""
+    """Divides costs [..., tasks, seeds] by the other's means over its seeds."""
     return ours / theirs.mean(-1, keepdims=True)
 
 
 def _resampled(rng: np.random.Generator, costs: np.ndarray) -> np.ndarray:
-    """Seeds drawn anew within each task, many times: [resamples, tasks, seeds]."""
+    """Resamples seeds within each task, many times: [resamples, tasks, seeds]."""
     drawn = rng.integers(costs.shape[-1], size=(_RESAMPLES, *costs.shape))
     return np.take_along_axis(costs[None], drawn, axis=-1)
 
 
 def _middle(ratios: np.ndarray) -> np.ndarray:
-    """Interquartile means of the last two axes."""
+    """Returns interquartile means of the last two axes."""
     flat = np.sort(ratios.reshape(len(ratios), -1), axis=-1)
     cut = flat.shape[-1] // 4
     return flat[:, cut : flat.shape[-1] - cut].mean(-1)

@@ -1,4 +1,4 @@
-"""`optimize`: a search for the order of one function, as one call."""
+"""`optimize`: searches for the order of one function, as one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods from outside of veenv: anything that can name orders of a graph, such as a policy."""
+"""Search methods of other packages: anything that proposes orders of a graph, such as a policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _registered: dict[str, Proposer] = {}
 
 
 def register_method(name: str, proposer: Proposer) -> None:
-    """Adds a method, which `search` then finds by its name.
+    """Registers a method, which `search` then finds by its name.
 
     A package can offer the same without being imported, as an entry point of the group
     ``veenv.search_methods``.
@@ -54,12 +54,12 @@ def register_method(name: str, proposer: Proposer) -> None:
 
 
 def plugin_names() -> tuple[str, ...]:
-    """Names of the methods that were registered or that installed packages offer."""
+    """Returns the names of the methods that are registered or that installed packages offer."""
     return tuple(sorted({*_registered, *(point.name for point in entry_points(group=GROUP))}))
 
 
 def find_method(name: str) -> Proposer | None:
-    """The method of a name; None if there is none.
+    """Returns the method of a name; None if there is none.
 
     Raises:
       ValueError: the method is known, but its package is not installed or fails to import.
@@ -97,10 +97,10 @@ def propose(
 
 
 def _orders(
-    problem: Problem, given: Iterator[Sequence[int] | None], wanted: Callable[[], bool]
+    problem: Problem, proposed: Iterator[Sequence[int] | None], wanted: Callable[[], bool]
 ) -> Iterator[np.ndarray]:
-    """Checked local orders."""
-    for ids in given:
+    """Yields checked local orders."""
+    for ids in proposed:
         if not wanted():
             raise ClosedError
         if ids is not None:

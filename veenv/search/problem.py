@@ -1,4 +1,4 @@
-"""A graph as the flat arrays that the compiled searches work on."""
+"""Encodes a graph as the flat arrays that the compiled searches work on."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class Problem:
         return len(self.core.before) > 0
 
     def to_ids(self, order: np.ndarray | Sequence[int]) -> tuple[int, ...]:
-        """Vertex ids of a local order."""
+        """Returns the vertex ids of a local order."""
         return tuple(int(self.vertex_ids[v]) for v in order)
 
     def to_local(self, order: Sequence[int]) -> np.ndarray:
-        """Local order, int64 [n], of vertex ids."""
+        """Returns the local order, int64 [n], of vertex ids."""
         return np.searchsorted(self.vertex_ids, np.asarray(order, np.int64)).astype(np.int64)
 
     def legal(self, order: np.ndarray) -> np.ndarray:
-        """The nearest local order that the graph allows, int64 [n]."""
+        """Returns the nearest local order that the graph allows, int64 [n]."""
         if not self.waits:
             return order
         return self.to_local(self.graph.legal(self.to_ids(order)))
 
     def costs(self, order: np.ndarray) -> np.ndarray:
-        """Cost of each elimination of a local order, int64 [n]."""
+        """Returns the cost of each elimination of a local order, int64 [n]."""
         costs = np.zeros(self.n, np.int64)
         kernels.order_costs(self.core, np.asarray(order, np.int64), costs)
         return costs
 
     def total(self, order: np.ndarray) -> int:
-        """Cost of a local order."""
+        """Returns the cost of a local order."""
         return int(self.costs(order).sum())
 
 
@@ -70,8 +70,8 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     """
     structures = graph.structures(check_cost_model(cost_model))
     vertex_nodes = [graph.num_inputs + i - 1 for i in graph.eliminable]
-    others = sorted({node for edge in structures for node in edge} - set(vertex_nodes))
-    local = {node: i for i, node in enumerate([*vertex_nodes, *others])}
+    terminals = sorted({node for edge in structures for node in edge} - set(vertex_nodes))
+    local = {node: i for i, node in enumerate([*vertex_nodes, *terminals])}
     num_nodes = max(len(local), 1)
     words = (num_nodes + 63) // 64
     scalar = graph.is_scalar
@@ -94,29 +94,29 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
         if tables is not None:
             ids[u, v] = tables.intern(structure)
     plain = scalar and bool((bits[SUCC] == bits[VALUED]).all())
-    kept = np.zeros(num_nodes, np.bool_)
+    is_output = np.zeros(num_nodes, np.bool_)
     for node in graph.outputs:
         if node is not None and node in local:
-            kept[local[node]] = True
+            is_output[local[node]] = True
     n = len(vertex_nodes)
     before = _encode_before(graph)
     core: kernels.Core
     if tables is None:
-        core = ScalarCore(n, bits, ids, kept, plain, additions, before)
+        core = ScalarCore(n, bits, ids, is_output, plain, additions, before)
     else:
         store = (tables.keys, tables.results, tables.counts, tables.handle)
-        core = ArrayCore(n, bits, ids, kept, *store, additions, before)
+        core = ArrayCore(n, bits, ids, is_output, *store, additions, before)
     edges = tuple((local[a], local[b]) for a, b in structures)
     return Problem(graph, cost_model, np.asarray(graph.eliminable, np.int64), core, tables, edges)
 
 
 def _encode_before(graph: Graph) -> np.ndarray:
-    """The vertices that must go before each one, as bits: uint64 [n, Wn], or [0, Wn] if none."""
+    """Returns the vertices that precede each one, as bits: uint64 [n, Wn], or [0, Wn] if none."""
     n, needed = len(graph.eliminable), graph.prerequisites
     before = np.zeros((n if needed else 0, (n + 63) // 64), np.uint64)
     place = {vertex: v for v, vertex in enumerate(graph.eliminable)}
-    for vertex, others in needed.items():
-        for other in others:
+    for vertex, earlier in needed.items():
+        for other in earlier:
             _set(before[place[vertex]], place[other])
     return before
 

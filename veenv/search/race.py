@@ -27,7 +27,7 @@ _PATIENCE = 0.5
 
 
 class Race:
-    """One search, which may be left behind.
+    """One search, which its caller may abandon.
 
     Attributes:
       problem: the problem.
@@ -46,17 +46,17 @@ class Race:
         problem: Problem,
         limit: Budget,
         began: float,
-        given: Sequence[int] | None = None,
+        initial: Sequence[int] | None = None,
         seed: int = 0,
     ):
-        """Nothing runs yet.
+        """Prepares the search, which `run` starts.
 
-        A budget of seconds, which count from `began`, has a fallback; `given` are vertex ids to
+        A budget of seconds, which count from `began`, has a fallback; `initial` are vertex ids to
         start from, None for those of the method.
         """
-        self.problem, self.began, self.given = problem, began, given
+        self.problem, self.began, self.initial = problem, began, initial
         self.tracker: Tracker | None = None
-        self.found: tuple[tuple[int, ...], int] | None = None
+        self.outcome: tuple[tuple[int, ...], int] | None = None
         self.bound, self.evaluations = 0, 0
         self.ready = self.left = False
         self._limit, self._seed, self._slowest = limit, seed, 0.0
@@ -65,11 +65,11 @@ class Race:
         self._news: queue.SimpleQueue[Progress] = queue.SimpleQueue()
 
     def wanted(self) -> bool:
-        """Returns whether anybody waits for the search."""
+        """Returns whether the caller still waits for the search."""
         return not self.left
 
     def start(self, order: np.ndarray) -> Tracker:
-        """The tracker of the search, which has its first local order (int64 [n])."""
+        """Returns the tracker of the search, with its first local order (int64 [n])."""
         if self.left:
             raise ClosedError
         tracker = Tracker(self.problem, order, self._limit, self._report, self.began)
@@ -80,13 +80,13 @@ class Race:
         return tracker
 
     def seconds(self) -> float:
-        """Seconds since the caller was called."""
+        """Returns the seconds since the caller was called."""
         return time.perf_counter() - self.began
 
     def run(
         self, search: Callable[[], object], callback: Callable[[Progress], None] | None = None
     ) -> None:
-        """Runs the search, which sets `tracker` or `found`, until it ends, time is up, or Ctrl-C.
+        """Runs the search, which sets `tracker` or `outcome`, until it ends, time is up, or Ctrl-C.
 
         `callback` is called with what is new, in the caller's thread.
         """
@@ -112,9 +112,9 @@ class Race:
                     work.result()
 
     def best(self) -> tuple[tuple[int, ...], int] | None:
-        """Vertex ids and cost of the best order so far, whoever found it."""
-        if self.found is not None:
-            return self.found
+        """Returns vertex ids and cost of the best order so far, from the search or its fallback."""
+        if self.outcome is not None:
+            return self.outcome
         if self.tracker is None:
             return self._fallback
         order, cost = self.tracker.best
@@ -129,10 +129,10 @@ class Race:
         self._news.put(progress)
 
     def _climb(self) -> None:
-        """Evaluates the classical orders, then climbs from the best, until the method is going."""
+        """Evaluates the classical orders, then climbs from the best until the method starts."""
         graph, model = self.problem.graph, self.problem.cost_model
-        given, classical = self.given, (graph.reverse, graph.markowitz, graph.forward)
-        for make in classical if given is None else (lambda: tuple(given),):
+        initial, classical = self.initial, (graph.reverse, graph.markowitz, graph.forward)
+        for make in classical if initial is None else (lambda: tuple(initial),):
             if self._going.is_set():
                 return
             order, began = graph.legal(make()), time.perf_counter()
@@ -151,14 +151,14 @@ class Race:
             self._fallback = order, cost
 
     def _time_left(self) -> float:
-        """Seconds until the caller has to check the order found, and leave."""
+        """Returns the seconds until the caller has to check the result and return."""
         limit = self._limit.seconds
         if limit is None:
             return float("inf")
         return max(limit - 2.5 * self._slowest, 0.5 * limit) + _GRACE - self.seconds()
 
     def _tell(self, callback: Callable[[Progress], None] | None) -> None:
-        """Hands what is new to the callback."""
+        """Hands news to the callback."""
         while not self._news.empty():
             news = self._news.get()
             if callback is not None:

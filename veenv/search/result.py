@@ -54,7 +54,7 @@ class SearchResult:
 
     @property
     def classical(self) -> tuple[str, Order] | None:
-        """The cheapest classical order and its name, where it costs less than what was found.
+        """The cheapest classical order and its name, if it costs less than the result.
 
         That can be of greedy methods, and of searches from a start; None where it does not.
         """
@@ -78,9 +78,9 @@ class SearchResult:
         """
         graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
         order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
-        bound, evaluations = race.bound, 0 if race.found else race.evaluations
+        bound, evaluations = race.bound, 0 if race.outcome else race.evaluations
         trace = [(race.seconds(), evaluations, cost)]
-        if race.found is None and tracker is not None:
+        if race.outcome is None and tracker is not None:
             bound, evaluations = tracker.lower_bound, tracker.evaluations
             trace = tracker.trace + (trace if cost < tracker.cost else [])
             if (actual := graph.cost(order, cost_model)) != cost:

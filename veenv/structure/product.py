@@ -210,7 +210,7 @@ def multiply(
     With `labels(s)` the sizes along which s's values vary, the count is the product of the sizes
     in labels(result) and of the summed middle axes along which both vary; zero if either is unit.
     A middle axis constant in both contributes its size as a factor, which is one multiplication
-    of every value it scales.  Along the pairs of `post_deltas` and `pre_deltas` links are known to be
+    of every value it scales.  Along the pairs `post_deltas` and `pre_deltas` links are known to be
     diagonal, which structures do not say: δs there stay δs.
     """
     if post.in_shape != pre.out_shape:

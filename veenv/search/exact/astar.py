@@ -51,7 +51,7 @@ SOLVED, RUNNING, FULL = 0, 1, 2
 def _is_safe(core, bits, v, bound):
     """Returns whether v, of a plain scalar graph, may be eliminated next (rules a, b and c)."""
     ins, outs = degree(bits, PRED, v), degree(bits, SUCC, v)
-    if core.kept[v] or ins * outs > bound:
+    if core.is_output[v] or ins * outs > bound:
         return False
     fill = False
     for k in range(bits.shape[2]):
@@ -72,7 +72,7 @@ def _is_safe(core, bits, v, bound):
 
 @compiled
 def _may_go(core, gone, v):
-    """Returns whether what must go before v is in a set (uint64 [Wn])."""
+    """Returns whether the vertices that precede v are in a set (uint64 [Wn])."""
     if core.before.shape[0] > 0:
         for k in range(gone.shape[0]):
             if core.before[v, k] & ~gone[k] != ZERO:
@@ -82,7 +82,7 @@ def _may_go(core, gone, v):
 
 @compiled
 def _replay(core, front, state, path, bits, ids):
-    """Puts a state's graph into (bits, ids), following its path from the beginning."""
+    """Restores a state's graph in (bits, ids), by replaying its path from the beginning."""
     length = 0
     while state > 0:
         path[length] = front.move[state]

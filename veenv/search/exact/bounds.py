@@ -1,4 +1,4 @@
-"""A lower bound on the multiplications of any elimination order, and so on its operations.
+"""Lower bounds on the multiplications of any elimination order, and so on its operations.
 
 **Bound.** Let κ_in(v) be the largest number of paths from inputs to v that share no vertex but v
 and whose last edge is valued, and κ_out(v) the same from v to outputs, first edge valued.  Every
@@ -38,7 +38,7 @@ _Edges = Mapping[tuple[int, int], Structure]
 
 
 def vertex_bounds(problem: Problem) -> np.ndarray:
-    """Least multiplications that eliminating each vertex takes in any order, int64 [n].
+    """Returns the least multiplications of eliminating each vertex in any order, int64 [n].
 
     Zero for graphs so large that the flows would take more than seconds, and for graphs that
     hold an empty array.
@@ -80,20 +80,20 @@ def _is_full(s: Structure, at_out: bool) -> bool:
 
 
 def _tainted(edges: _Edges, *, backwards: bool) -> set[int]:
-    """Nodes with a linked edge on a path that leads to them (or, backwards, from them)."""
-    found: set[int] = set()
+    """Returns nodes that a path with a linked edge leads to (or, backwards, from)."""
+    tainted: set[int] = set()
     ordered = sorted(edges, key=lambda e: -e[0] if backwards else e[1])
     for edge in ordered:
         near, far = edge if not backwards else edge[::-1]
-        if near in found or edges[edge].link is not Link.NONE:
-            found.add(far)
-    return found
+        if near in tainted or edges[edge].link is not Link.NONE:
+            tainted.add(far)
+    return tainted
 
 
 def disjoint_paths(
     neighbours: Mapping[int, list[int]], first: list[int], ends: frozenset[int]
 ) -> int:
-    """Largest number of vertex-disjoint paths that begin in `first` and stop in `ends`.
+    """Returns the most vertex-disjoint paths that begin in `first` and stop in `ends`.
 
     By Menger's theorem the least number of vertices that meet all such paths.
     """

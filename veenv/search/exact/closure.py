@@ -1,4 +1,4 @@
-"""Names every structure that an edge of a graph of arrays may have, whatever the order.
+"""Enumerates every structure that an edge of a graph of arrays may have in any order.
 
 **The edge u → w after a set S is eliminated** stands for the paths from u to w through S.  Let M be
 the vertices on these paths.  Its structure depends on the order of M only: another vertex of S
@@ -34,7 +34,7 @@ class Closure:
     """
 
     def __init__(self, edges: Edges):
-        """Prepares; structures are found when asked for."""
+        """Prepares the edges; structures are computed on demand."""
         self._edges = edges
         self._preds, self._succs = adjacent(edges, 1), adjacent(edges)
         self._below, self._above = _spans(self._preds), _spans(self._succs)
@@ -42,7 +42,7 @@ class Closure:
         self._options: dict[tuple[int, int, int, int], frozenset[Structure] | None] = {}
 
     def possible(self, u: int, w: int, gone: int, present: int) -> frozenset[Structure] | None:
-        """The structures that the edge u → w may have, or None if they are too many to tell.
+        """Returns the structures that the edge u → w may have; None if they are too many to list.
 
         The vertices `gone` have been eliminated, those `present` not, the others may have been or
         not.
@@ -59,35 +59,35 @@ class Closure:
         return self._options[key]
 
     def after(self, u: int, w: int, eliminated: int) -> frozenset[Structure]:
-        """The structures that the edge u → w may have after exactly these vertices are eliminated.
+        """Returns the structures of the edge u → w after exactly these vertices are eliminated.
 
         There are none if no path leads from u to w through the set.
         """
         through = self._on_paths(u, w, eliminated)
         if not through:
             return frozenset({self._edges[u, w]} if (u, w) in self._edges else ())
-        found = self._known.get((u, w, through))
-        if found is None:
-            found = frozenset()
+        structures = self._known.get((u, w, through))
+        if structures is None:
+            structures = frozenset()
             for x in members(through):
                 before = through & ~(1 << x)
                 added = _products(self.after(x, w, before), self.after(u, x, before))
-                found |= _sums(self.after(u, w, before), added)
-            self._known[u, w, through] = found
-        return found
+                structures |= _sums(self.after(u, w, before), added)
+            self._known[u, w, through] = structures
+        return structures
 
     def _sets(self, u: int, w: int, gone: int, present: int) -> set[int] | None:
-        """Returns what may be eliminated on paths from u to w, as sets that differ in effect."""
+        """Returns sets of vertices that may be eliminated on paths from u to w."""
         allowed = self.between(u, w) & ~present
         sets: set[int] = {0}
         for count, path in enumerate(self._paths(u, w, allowed)):
-            sets |= {path & ~gone | others for others in sets}
+            sets |= {path & ~gone | chosen for chosen in sets}
             if count >= _MOST_PATHS or len(sets) > _MOST_SETS:
                 return None
         return {free | gone for free in sets}
 
     def _paths(self, u: int, w: int, allowed: int) -> Iterator[int]:
-        """The vertices inside each path from u to w through `allowed`, the direct one left out."""
+        """Yields the inner vertices of each path from u to w through `allowed`; no direct edge."""
         stack = [(w, 0)]
         while stack:
             x, path = stack.pop()
@@ -98,17 +98,17 @@ class Closure:
                     stack.append((y, path | 1 << y))
 
     def between(self, u: int, w: int) -> int:
-        """The vertices on paths from u to w."""
+        """Returns the vertices on paths from u to w."""
         return self._above.get(u, 0) & self._below.get(w, 0)
 
     def _on_paths(self, u: int, w: int, allowed: int) -> int:
-        """The vertices on paths from u to w through `allowed`."""
+        """Returns the vertices on paths from u to w through `allowed`."""
         allowed &= self.between(u, w)
         return allowed and _reached(self._succs, u, allowed) & _reached(self._preds, w, allowed)
 
 
 def members(bits: int) -> Iterator[int]:
-    """The members of a set given as bits, ascending."""
+    """Yields the members of a set given as bits, ascending."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -117,13 +117,13 @@ def members(bits: int) -> Iterator[int]:
 
 def _reached(neighbours: Mapping[int, Collection[int]], start: int, allowed: int) -> int:
     """Returns what can be reached from `start` through `allowed`, as bits."""
-    found, stack = 0, [start]
+    reached, stack = 0, [start]
     while stack:
         for x in neighbours.get(stack.pop(), ()):
-            if allowed >> x & 1 and not found >> x & 1:
-                found |= 1 << x
+            if allowed >> x & 1 and not reached >> x & 1:
+                reached |= 1 << x
                 stack.append(x)
-    return found
+    return reached
 
 
 @lru_cache(maxsize=1 << 14)
@@ -133,12 +133,12 @@ def _products(posts: frozenset[Structure], pres: frozenset[Structure]) -> frozen
 
 @lru_cache(maxsize=1 << 14)
 def _sums(old: frozenset[Structure], added: frozenset[Structure]) -> frozenset[Structure]:
-    """Sums of each of two sets; the second set if the first is empty (there was no edge)."""
+    """Adds each pair of two sets' members; the second set if the first is empty (no edge)."""
     return frozenset(add(a, b) for a in old for b in added) if old else added
 
 
 def _spans(neighbours: Mapping[int, Collection[int]]) -> dict[int, int]:
-    """For each node, as bits, all that its neighbours lead to, and they themselves."""
+    """Returns for each node, as bits, its neighbours and everything reachable from them."""
     spans: dict[int, int] = {}
     descending = any(x > node for node, row in neighbours.items() for x in row)
     for node in sorted(neighbours, reverse=descending):

@@ -1,4 +1,4 @@
-"""Lightest sets of vertices that separate two ends of a graph."""
+"""Minimum-weight vertex cuts that separate two ends of a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lightest_cut(
     first: Iterable[int],
     ends: Collection[int],
 ) -> int:
-    """Least total weight of nodes that meet every path from `first` to `ends`; 0 if there is none.
+    """Returns the least weight of nodes that cut all paths from `first` to `ends`; 0 if none.
 
     By augmenting paths, shortest first (Edmonds and Karp).  Every node x is split into an arrival 2
     x and a departure 2 x + 1, joined by an arc of its weight; the other arcs are endless.

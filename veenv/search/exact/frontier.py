@@ -47,7 +47,7 @@ def pop(queue, sizes):
     """Removes and returns the state of least priority."""
     state = queue[0, 1]
     sizes[1] -= 1
-    last, priority, moved = sizes[1], queue[sizes[1], 0], queue[sizes[1], 1]
+    last, priority, last_state = sizes[1], queue[sizes[1], 0], queue[sizes[1], 1]
     i = 0
     while True:
         child = 2 * i + 1
@@ -59,7 +59,7 @@ def pop(queue, sizes):
             break
         queue[i, 0], queue[i, 1] = queue[child, 0], queue[child, 1]
         i = child
-    queue[i, 0], queue[i, 1] = priority, moved
+    queue[i, 0], queue[i, 1] = priority, last_state
     return state
 
 
@@ -71,7 +71,7 @@ def _mix(z):
 
 @compiled
 def _edge_digest(nodes, u, w, structure):
-    """Hash of one edge; a state's hash is the sum over its edges, modulo 2**64."""
+    """Hashes one edge; a state's hash is the sum over its edges, modulo 2**64."""
     edge = np.uint64(u * nodes + w)
     return _mix((edge << np.uint64(32) | np.uint64(structure)) * GOLDEN)
 
@@ -80,7 +80,7 @@ def _edge_digest(nodes, u, w, structure):
 def array_digest_change(core, bits, ids, v):
     """Computes how the hash of an array state changes if v is eliminated; the state stays."""
     keys, results, handle = core.keys, core.results, core.handle
-    nodes, words, kept = ids.shape[0], bits.shape[2], core.kept[v]
+    nodes, words, keep = ids.shape[0], bits.shape[2], core.is_output[v]
     change = ZERO
     for k in range(words):
         rest = bits[PRED, v, k]
@@ -88,13 +88,13 @@ def array_digest_change(core, bits, ids, v):
             u = (k << 6) + lowest_bit(rest)
             rest &= rest - ONE
             pre = ids[u, v]
-            if not kept:
+            if not keep:
                 change -= _edge_digest(nodes, u, v, pre)
             for j in range(words):
-                others = bits[SUCC, v, j]
-                while others != ZERO:
-                    w = (j << 6) + lowest_bit(others)
-                    others &= others - ONE
+                succs = bits[SUCC, v, j]
+                while succs != ZERO:
+                    w = (j << 6) + lowest_bit(succs)
+                    succs &= succs - ONE
                     new = results[0, lookup(keys, handle, ids[v, w], pre, 0)]
                     old = ids[u, w]
                     if old != 0:
@@ -103,16 +103,16 @@ def array_digest_change(core, bits, ids, v):
                         change -= _edge_digest(nodes, u, w, old)
                     change += _edge_digest(nodes, u, w, new)
     for j in range(words):
-        others = bits[SUCC, v, j]
-        while others != ZERO:
-            w = (j << 6) + lowest_bit(others)
-            others &= others - ONE
+        succs = bits[SUCC, v, j]
+        while succs != ZERO:
+            w = (j << 6) + lowest_bit(succs)
+            succs &= succs - ONE
             change -= _edge_digest(nodes, v, w, ids[v, w])
     return change
 
 
 def digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """`array_digest_change`; zero for scalars, whose set determines the state; for kernels."""
+    """Returns `array_digest_change`, or zero for scalars, whose set determines the state."""
     raise TypeError("digest_change is called from compiled code only")
 
 
@@ -125,7 +125,7 @@ def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 
 @compiled
 def _find(front, members, digest):
-    """Place in the table of a state, or of the empty place where it belongs."""
+    """Returns the index of a state in the table, or of the empty slot where it belongs."""
     z = digest
     for k in range(members.shape[0]):
         z = _mix((z ^ members[k]) * GOLDEN)
@@ -168,7 +168,7 @@ def insert(front, members, digest, cost, rest, parent, move, cutoff):
 
 
 def make_frontier(problem: Problem, bound: int, max_states: int) -> Frontier:
-    """A frontier that holds the initial state, from which at least `bound` is to go.
+    """Makes a frontier of the initial state, whose remaining cost is at least `bound`.
 
     Memory is touched only as it fills.
     """

@@ -1,4 +1,4 @@
-"""Lower bounds on what clusters of vertices cost together, as tables for an exact search.
+"""Pattern databases: lower bounds on the joint cost of clusters of vertices, for A*.
 
 What one vertex costs at least says little where edges carry no values: a sum costs nothing before
 its terms are eliminated, and its terms cost nothing after it, but not both.  So neighbours form
@@ -76,13 +76,13 @@ class Patterns(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The bound on the cost of a whole order."""
+        """Returns the bound on the cost of a whole order."""
         return int(self.table[self.offset].sum())
 
 
 @compiled
 def least_change(patterns, eliminated, v):
-    """Change of the bound on the cost to go if v is eliminated too, at least minus what v costs.
+    """Returns by how much eliminating v changes the bound on the rest, at least minus v's cost.
 
     `eliminated` is the set without v, uint64 [Ws].
     """
@@ -99,12 +99,12 @@ def least_change(patterns, eliminated, v):
 
 
 def single_patterns(bounds: np.ndarray) -> Patterns:
-    """Patterns in which each vertex is a cluster of its own, of bounds int64 [n]."""
+    """Makes patterns in which each vertex is its own cluster, of bounds int64 [n]."""
     return _assemble(bounds, [[v] for v in range(len(bounds))], [[int(b), 0] for b in bounds])
 
 
 def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Patterns:
-    """Patterns for vertices whose prices depend on each other; `bounds` as of `vertex_bounds`.
+    """Makes patterns of vertices whose prices depend on each other, from `vertex_bounds`.
 
     An evaluation is counted for each entry of a table; when the budget is spent the vertices left
     stand alone.  Every vertex does in graphs of more than 110 vertices, or with an empty array.
@@ -132,7 +132,7 @@ def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Pat
 
 
 def _clusters(problem: Problem) -> list[tuple[int, ...]]:
-    """Vertices whose prices depend on each other, at most `_LARGEST` in a cluster.
+    """Clusters vertices whose prices depend on each other, at most `_LARGEST` in each.
 
     Joined are the ends of an edge without values, and an edge's target with what lies on other
     ways to it (which turn its structure into a sum); the smallest groups first.
@@ -157,7 +157,7 @@ def _clusters(problem: Problem) -> list[tuple[int, ...]]:
 
 
 def _table(problem: Problem, closure: Closure, edges: Edges, alone: Mapping[int, int]) -> list[int]:
-    """T[X] for every set X of the members of a cluster, given each node's bound on its own."""
+    """Computes T[X] for every set X of a cluster's members, given each node's own bound."""
     cluster = list(alone)
     k = len(cluster)
     table = [0] * (1 << k)
@@ -178,20 +178,20 @@ def _table(problem: Problem, closure: Closure, edges: Edges, alone: Mapping[int,
 def _possible(
     problem: Problem, closure: Closure, gone: Sequence[int], present: Sequence[int]
 ) -> _Possible:
-    """The valued structures that an edge may have; None stands for one that is not known."""
+    """Returns a function of an edge's possible valued structures; None stands for unknown."""
     if problem.tables is None:
         return lambda u, w: (None,)
     gone_bits, present_bits = (sum(1 << x for x in nodes) for nodes in (gone, present))
 
     def possible(u: int, w: int) -> Iterable[Structure | None]:
-        found = closure.possible(u, w, gone_bits, present_bits)
-        return (None,) if found is None else [s for s in found if not s.unit]
+        structures = closure.possible(u, w, gone_bits, present_bits)
+        return (None,) if structures is None else [s for s in structures if not s.unit]
 
     return possible
 
 
 def _view(problem: Problem, edges: Edges, eliminated: Iterable[int]) -> Tableau[bool]:
-    """The graph after some eliminations; True marks edges valued whatever their order was."""
+    """Builds the graph after eliminations; True marks edges valued in whichever order."""
     graph = problem.graph
     view = Tableau(graph.num_nodes, ((u, v, not s.unit) for (u, v), s in edges.items()))
     for x in eliminated:
@@ -204,7 +204,7 @@ def _view(problem: Problem, edges: Edges, eliminated: Iterable[int]) -> Tableau[
 def _least_cost(
     problem: Problem, view: Tableau[bool], present: Sequence[int], possible: _Possible, v: int
 ) -> int:
-    """c(v, X), of nodes: the least that eliminating v can cost in the graph after X."""
+    """Computes c(v, X): the least cost of eliminating v in the graph after X."""
     preds, succs = dict(enumerate(view.preds)), dict(enumerate(view.succs))
     sources = {*range(problem.graph.num_inputs), *present}
     sinks = {*problem.graph.output_nodes, *present}
@@ -231,23 +231,23 @@ def _least_cost(
 
 
 def _multiplications(post: Structure | None, pre: Structure | None) -> int:
-    """Returns those of a product of valued edges; at least one if structures are not known."""
+    """Returns the multiplications of a valued product; at least one if structures are unknown."""
     return 1 if post is None or pre is None else multiply(post, pre).multiplications
 
 
 def _cone(
     neighbours: Mapping[int, Collection[int]], first: Iterable[int], ends: Collection[int]
 ) -> set[int]:
-    """Nodes on walks that begin in `first` and stop at `ends`."""
-    found: set[int] = set()
+    """Returns the nodes on walks that begin in `first` and stop at `ends`."""
+    cone: set[int] = set()
     stack = list(first)
     while stack:
         x = stack.pop()
-        if x not in found:
-            found.add(x)
+        if x not in cone:
+            cone.add(x)
             if x not in ends:
                 stack += neighbours.get(x, ())
-    return found
+    return cone
 
 
 def _assemble(

@@ -51,7 +51,7 @@ class Tape(NamedTuple):
 
 
 def make_tape(problem: Problem) -> Tape:
-    """An empty tape for a problem; `load` puts an order on it."""
+    """Makes an empty tape for a problem; `load` puts an order on it."""
     core, n = problem.core, problem.n
     state = core.bits.nbytes + core.ids.nbytes
     most = max(1, MAX_BYTES // (4 * state))
@@ -114,7 +114,7 @@ def same(a, b):
 
 @compiled
 def evaluate(core, tape, lo, hi, allowed):
-    """Change of the total if `trial`, which differs from `order` in [lo, hi], replaced it.
+    """Returns the cost change of replacing `order` by `trial`, which differs in [lo, hi].
 
     Args:
       core: the graph's constants.
@@ -179,7 +179,7 @@ def discard(tape, lo, hi):
 
 @compiled
 def _distance(rng, n):
-    """A signed, log-uniform distance in 1 .. n - 1."""
+    """Draws a signed, log-uniform distance in 1 .. n - 1."""
     d = np.int64(np.exp(random_unit(rng) * np.log(np.float64(n))))
     d = max(1, min(d, n - 1))
     return d if next_random(rng) & np.uint64(1) else -d
@@ -287,11 +287,11 @@ def run_moves(
 
 @compiled
 def uphill_changes(core, tape, where, starts, neighbours, rng, changes):
-    """Changes of random moves from the tape's order that make it worse, into `changes`."""
-    found = 0
+    """Samples cost increases of random moves from the tape's order, into `changes`."""
+    count = 0
     left = np.zeros(core.before.shape[1], np.uint64)
     for _ in range(8 * changes.shape[0]):
-        if found == changes.shape[0]:
+        if count == changes.shape[0]:
             break
         lo, hi = random_move(tape.trial, where, starts, neighbours, rng)
         if not _is_legal(core, tape.trial, lo, hi, left):
@@ -300,13 +300,13 @@ def uphill_changes(core, tape, where, starts, neighbours, rng, changes):
         change, _ = evaluate(core, tape, lo, hi, np.int64(1) << np.int64(60))
         discard(tape, lo, hi)
         if change > 0:
-            changes[found] = change
-            found += 1
-    return found
+            changes[count] = change
+            count += 1
+    return count
 
 
 def temperature_range(changes: np.ndarray) -> tuple[float, float]:
-    """Start and end temperature for moves that make a good order worse by so much, int64 [k]."""
+    """Returns start and end temperature for moves with cost increases int64 [k]."""
     if not len(changes):
         return 1.0, 0.1
     worse = np.sort(changes)

@@ -1,4 +1,4 @@
-"""Computes the features of the learned score of a vertex, of scalars (sets of bits) and of arrays.
+"""Features of a vertex for the learned score, on graphs of scalars (bitsets) and of arrays.
 
 Of arrays sizes count, not only numbers of edges: how eliminating a vertex changes the costs of its
 neighbours is computed with the structure algebra's tables, and every variable has its number of
@@ -22,27 +22,27 @@ FAR = np.int64(1) << np.int64(60)
 
 
 def node_sizes(problem: Problem) -> np.ndarray:
-    """Elements of every local node, float64 [N]."""
+    """Returns the number of elements of every local node, float64 [N]."""
     graph = problem.graph
     vertices = [graph.node(vertex) for vertex in graph.eliminable]
-    others = sorted({node for edge in graph.edges for node in edge} - set(vertices))
-    return np.array([prod(graph.shapes[node]) for node in (*vertices, *others)], float)
+    terminals = sorted({node for edge in graph.edges for node in edge} - set(vertices))
+    return np.array([prod(graph.shapes[node]) for node in (*vertices, *terminals)], float)
 
 
 def static_of(problem: Problem) -> np.ndarray:
-    """Computes what stays, of every vertex: float64 [n, 5], of arrays with a column before.
+    """Computes static features of every vertex: float64 [n, 5], or [n, 6] for arrays.
 
     The logarithms of its elements (of arrays), of those of the inputs that it depends on and of
     those of the outputs that it reaches; its place in the trace; the same times how many more
     elements the inputs have than the outputs; whether it is an output.
     """
-    kept, n, found = problem.core.kept, problem.n, node_sizes(problem)
-    sizes = np.ones(len(kept))
-    sizes[: len(found)] = found
-    sources = np.ones(len(kept), bool)
+    is_output, n, elements = problem.core.is_output, problem.n, node_sizes(problem)
+    sizes = np.ones(len(is_output))
+    sizes[: len(elements)] = elements
+    sources = np.ones(len(is_output), bool)
     sources[[v for _, v in problem.edges]] = False
     above, below = (
-        [1 << u if there else 0 for u, there in enumerate(ends)] for ends in (sources, kept)
+        [1 << u if there else 0 for u, there in enumerate(ends)] for ends in (sources, is_output)
     )
     # Vertices are numbered as they were traced: all that goes into one has a lower number.
     for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
@@ -51,33 +51,33 @@ def static_of(problem: Problem) -> np.ndarray:
         below[u] |= below[v]
     reached = [np.log1p([_weight(row, sizes) for row in rows[:n]]) for rows in (above, below)]
     place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
-    tilt = np.log((1.0 + sizes[sources].sum()) / (1.0 + sizes[kept].sum()))
-    columns = (np.log(sizes[:n]), *reached, place, tilt * place, kept[:n])
+    tilt = np.log((1.0 + sizes[sources].sum()) / (1.0 + sizes[is_output].sum()))
+    columns = (np.log(sizes[:n]), *reached, place, tilt * place, is_output[:n])
     stacked = np.stack([np.asarray(column, float) for column in columns], axis=1)
     return stacked[:, 1:] if problem.tables is None else stacked
 
 
 def _weight(nodes: int, sizes: np.ndarray) -> float:
-    """The elements of a set of nodes, given as bits."""
+    """Sums the elements of a set of nodes, given as bits."""
     row = np.frombuffer(nodes.to_bytes(-(-len(sizes) // 8), "little"), np.uint8)
     return float(np.unpackbits(row, count=len(sizes), bitorder="little") @ sizes)
 
 
 @compiled
 def signed_log(x):
-    """A logarithm of either sign."""
+    """Returns sign(x) · log1p(|x|)."""
     return np.log(1.0 + x) if x >= 0 else -np.log(1.0 - x)
 
 
 @compiled
 def observe_scalar(core, bits, ids, ins, outs, static, v, features):
-    """Writes what the network sees of a vertex into features, float64 [20].
+    """Writes the features of a vertex of a scalar graph, float64 [20].
 
     `ins` and `outs` are degrees, int64 [N]; `static` is `static_of`.
     """
     n, words = core.n, bits.shape[2]
     num_in, num_out = max(ins[v], 1), max(outs[v], 1)
-    fill, least, stays = 0, FAR, 0 if core.kept[v] else 1
+    fill, least, stays = 0, FAR, 0 if core.is_output[v] else 1
     features[:] = 0.0
     for k in range(words):
         rest = bits[PRED, v, k]
@@ -132,13 +132,13 @@ ARRAYS = 19, 6
 
 @compiled
 def _count(core, post, pre):
-    """Returns what the product of two edges costs."""
+    """Returns the cost of the product of two edges."""
     return core.counts[0, lookup(core.keys, core.handle, post, pre, 0)]
 
 
 @compiled
 def _joined(core, post, pre, old):
-    """The edge that stands where `old` (0 for none) did, when a vertex between is gone."""
+    """Returns the edge that replaces `old` (0 for none) when a vertex between is eliminated."""
     new = core.results[0, lookup(core.keys, core.handle, post, pre, 0)]
     if old == 0:
         return new
@@ -147,7 +147,7 @@ def _joined(core, post, pre, old):
 
 @compiled
 def _through(core, bits, ids, u, w, edge, forward):
-    """Sums what products of an edge u → w cost: with the edges into u, or with those out of w."""
+    """Sums the costs of products of an edge u → w with the edges into u, or with those out of w."""
     total, row = np.int64(0), PRED if forward else SUCC
     centre = u if forward else w
     for k in range(bits.shape[2]):
@@ -171,7 +171,7 @@ def _change(core, bits, ids, u, w, old, new, forward):
 
 @compiled
 def _changes(core, bits, ids, outs, v):
-    """Computes what eliminating v would change.
+    """Computes the changes that eliminating v would make.
 
     Returns new edges, and the changes of what eliminating all predecessors and all successors
     costs.
@@ -182,13 +182,13 @@ def _changes(core, bits, ids, outs, v):
         while rest != ZERO:
             u = (k << 6) + lowest_bit(rest)
             rest &= rest - ONE
-            if u < core.n and not core.kept[v]:
+            if u < core.n and not core.is_output[v]:
                 above -= _through(core, bits, ids, u, v, ids[u, v], True)
             for j in range(bits.shape[2]):
-                others = bits[SUCC, v, j]
-                while others != ZERO:
-                    w = (j << 6) + lowest_bit(others)
-                    others &= others - ONE
+                succs = bits[SUCC, v, j]
+                while succs != ZERO:
+                    w = (j << 6) + lowest_bit(succs)
+                    succs &= succs - ONE
                     old = ids[u, w]
                     new = _joined(core, ids[v, w], ids[u, v], old)
                     fill += old == 0
@@ -197,10 +197,10 @@ def _changes(core, bits, ids, outs, v):
                     if new != old and outs[w] > 0:
                         below += _change(core, bits, ids, u, w, old, new, False)
     for j in range(bits.shape[2]):
-        others = bits[SUCC, v, j]
-        while others != ZERO:
-            w = (j << 6) + lowest_bit(others)
-            others &= others - ONE
+        succs = bits[SUCC, v, j]
+        while succs != ZERO:
+            w = (j << 6) + lowest_bit(succs)
+            succs &= succs - ONE
             if outs[w] > 0:
                 below -= _through(core, bits, ids, v, w, ids[v, w], False)
     return fill, above, below
@@ -231,7 +231,7 @@ def _sum_neighbours(core, bits, row, behind, ahead, sizes, prices, v, features):
 
 @compiled
 def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    """Writes what the network sees of a vertex of a graph of arrays into features, float64 [25].
+    """Writes the features of a vertex of an array graph, float64 [25].
 
     `ins` and `outs` are degrees, int64 [N]; `static` is `static_of`; `sizes` the logarithms of
     the elements of every node, float64 [N]; `prices` what each vertex costs now, int64 [n].
@@ -243,7 +243,7 @@ def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features
         _sum_neighbours(core, bits, PRED, outs, ins, sizes, prices, v, features),
         _sum_neighbours(core, bits, SUCC, ins, outs, sizes, prices, v, features),
     )
-    removed = num_out if core.kept[v] else num_in + num_out
+    removed = num_out if core.is_output[v] else num_in + num_out
     price, degrees = np.log(1.0 + prices[v]), np.log(1.0 + num_in * num_out)
     features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
     features[3] = fill / (num_in * num_out)

@@ -19,7 +19,7 @@ RULES = "markowitz", "cost"
 
 @compiled
 def _score(core, bits, ids, by_cost, v):
-    """Score of eliminating v now."""
+    """Returns the score of eliminating v now."""
     if by_cost:
         return cost_of(core, bits, ids, v)
     return degree(bits, PRED, v) * degree(bits, SUCC, v)
@@ -27,7 +27,7 @@ def _score(core, bits, ids, by_cost, v):
 
 @compiled
 def first_choice(core, alive, scores):
-    """The vertex of least score that may go now, ties to the lowest id; -1 if there is none.
+    """Returns the vertex of least score that may go now, ties to the lowest id; -1 if none may.
 
     `alive`, bool [n], are the vertices that are not eliminated.
     """
@@ -40,7 +40,7 @@ def first_choice(core, alive, scores):
 
 @compiled
 def mark_touched(bits, v, far, near):
-    """Bits of the nodes of which eliminating v changes what a score sees, into near, uint64 [W].
+    """Marks the nodes whose score eliminating v changes, as bits in near, uint64 [W].
 
     With `far` also those that stand between a predecessor and a successor of v: new edges between
     these change the fill-in and the additions of vertices that are no neighbours.
@@ -84,7 +84,7 @@ def _greedy(core, bits, ids, by_cost, order):
 
 
 def greedy(problem: Problem, rule: str = "markowitz") -> np.ndarray:
-    """Greedy local order by one of `RULES`, int64 [n]."""
+    """Returns the greedy local order by one of `RULES`, int64 [n]."""
     order = np.zeros(problem.n, np.int64)
     bits, ids = problem.core.bits.copy(), problem.core.ids.copy()
     _greedy(problem.core, bits, ids, rule == "cost", order)

@@ -1,4 +1,4 @@
-"""Greedy games by a learned score: always the vertex next that a small network likes best.
+"""Greedy orders by a learned score: a small network chooses the vertex to eliminate next.
 
 The network sees a vertex's surroundings as they are now: degrees, what eliminating it costs and
 fills in, how that changes what its neighbours cost, and where it lies in the whole graph
@@ -41,12 +41,12 @@ NUM_FEATURES = {kind: sum(numbers) for kind, numbers in (("scalar", SCALAR), ("a
 
 
 def num_weights(hidden: int, num_features: int) -> int:
-    """Number of weights of a network of so many hidden units."""
+    """Returns the number of weights of a network with so many hidden units."""
     return num_features + hidden * (num_features + 2)
 
 
 def _look(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    """Writes what the network sees of a vertex; for compiled callers."""
+    """Writes the features of a vertex; for compiled callers."""
     raise TypeError("_look is called from compiled code only")
 
 
@@ -63,7 +63,7 @@ def _look_at(core, bits, ids, ins, outs, static, sizes, prices, v, features):
 
 @compiled
 def _evaluate(weights, features):
-    """The score of what a network sees, that of least score goes first; weights float64 [K]."""
+    """Returns the score of a vertex's features, of which the least wins; weights float64 [K]."""
     size = features.shape[0]
     score = 0.0
     for k in range(size):
@@ -93,7 +93,7 @@ def _add_neighbours(bits, near):
 
 @compiled
 def _recount(core, bits, ids, near, alive, ins, outs, prices):
-    """Counts edges, and for arrays prices, of the nodes that an elimination has touched."""
+    """Recounts edges, and prices of arrays, of the nodes that an elimination has touched."""
     for k in range(near.shape[0]):
         rest = near[k]
         while rest != ZERO:
@@ -110,7 +110,7 @@ def play(core, bits, ids, static, sizes, weights, order):
 
     `static` is float64 [n, S], `sizes` as of `Player`, and weights, float64 [K], the network.
     """
-    n, size, of_arrays = core.n, core.kept.shape[0], sizes.shape[0] > 0
+    n, size, of_arrays = core.n, core.is_output.shape[0], sizes.shape[0] > 0
     copy_state(bits, ids, core.bits, core.ids)
     ins, outs = np.zeros(size, np.int64), np.zeros(size, np.int64)
     prices = np.zeros(n if of_arrays else 0, np.int64)
@@ -144,7 +144,7 @@ def play(core, bits, ids, static, sizes, weights, order):
 
 @dataclass(frozen=True)
 class Player:
-    """Plays games on one problem."""
+    """Plays greedy games on one problem."""
 
     problem: Problem  # the problem
     static: np.ndarray  # float64 [n, S]; what stays, of every vertex
@@ -154,7 +154,7 @@ class Player:
 
     @classmethod
     def of(cls, problem: Problem) -> Player:
-        """A player of a problem."""
+        """Makes a player of a problem."""
         core = problem.core
         scratch = core.bits.copy(), core.ids.copy()
         if problem.tables is not None:
@@ -163,7 +163,7 @@ class Player:
 
     @property
     def num_features(self) -> int:
-        """Numbers that the score of a vertex is made of."""
+        """Number of features of a vertex."""
         return NUM_FEATURES["scalar" if self.problem.tables is None else "arrays"]
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:

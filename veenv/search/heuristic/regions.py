@@ -1,4 +1,4 @@
-"""Anneals orders by regions: small parts of an order, each a small graph of its own.
+"""Anneals orders by regions: windows of an order, each a small graph by itself.
 
 What a window of an order costs depends on what was eliminated before it, not on how that was
 ordered, and only on the window's vertices and their neighbours at that time.  So the window is an
@@ -39,12 +39,12 @@ _SAMPLE = 8
 
 @compiled
 def _nodes(bits, window, place, nodes):
-    """The window's vertices (int64 [L]) and then their neighbours, into `nodes`; returns how many.
+    """Lists a window's vertices (int64 [L]), then their neighbours in `nodes`; returns the count.
 
     `place`, int64 [N], is -1; the position of each node found is written.
     """
-    found = window.shape[0]
-    for i in range(found):
+    count = window.shape[0]
+    for i in range(count):
         nodes[i] = window[i]
         place[window[i]] = i
     for i in range(window.shape[0]):
@@ -55,10 +55,10 @@ def _nodes(bits, window, place, nodes):
                 u = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
                 if place[u] < 0:
-                    place[u] = found
-                    nodes[found] = u
-                    found += 1
-    return found
+                    place[u] = count
+                    nodes[count] = u
+                    count += 1
+    return count
 
 
 @compiled
@@ -99,25 +99,25 @@ def _part(core, bits, ids, place, nodes, length, part_bits, part_ids, before):
 
 @compiled
 def _pairs(bits, length, starts, neighbours):
-    """Neighbours among the first `length` nodes: offsets and list, as far as there is room."""
-    found = 0
+    """Lists neighbours among the first `length` nodes as offsets and list, within its room."""
+    count = 0
     for i in range(length):
-        starts[i] = found
+        starts[i] = count
         for k in range((length + 63) >> 6):
             rest = bits[PRED, i, k] | bits[SUCC, i, k]
             while rest != ZERO:
                 u = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
-                if u < length and found < neighbours.shape[0]:
-                    neighbours[found] = u
-                    found += 1
-    starts[length] = found
-    return found
+                if u < length and count < neighbours.shape[0]:
+                    neighbours[count] = u
+                    count += 1
+    starts[length] = count
+    return count
 
 
 @compiled
 def advance(core, bits, ids, window):
-    """Eliminates the vertices of a window from a state; returns what it costs."""
+    """Eliminates the vertices of a window from a state; returns the cost."""
     total = np.int64(0)
     for i in range(window.shape[0]):
         total += eliminate(core, bits, ids, window[i])
@@ -125,26 +125,26 @@ def advance(core, bits, ids, window):
 
 
 class Sweeper:
-    """Sweeps over the order of one problem; holds what they share."""
+    """Sweeps of annealing over the order of one problem, with shared scratch arrays."""
 
     def __init__(self, problem: Problem, tracker: Tracker, seed: int):
         self.problem, self.tracker = problem, tracker
         self.bits, self.ids = problem.core.bits.copy(), problem.core.ids.copy()
-        self.place = np.full(len(problem.core.kept), -1, np.int64)
-        self.nodes = np.zeros(len(problem.core.kept), np.int64)
+        self.place = np.full(len(problem.core.is_output), -1, np.int64)
+        self.nodes = np.zeros(len(problem.core.is_output), np.int64)
         self.rng = make_rng(seed)
 
     def part(self, window: np.ndarray) -> Problem:
-        """The problem of the vertices of a window of an order, as the state is now."""
+        """Returns the problem of a window's vertices in the current state."""
         whole = self.problem.core
-        found = _nodes(self.bits, window, self.place, self.nodes)
-        nodes, length = self.nodes[:found], len(window)
-        bits = np.zeros((3, found, (found + 63) // 64), np.uint64)
-        ids = np.zeros((1, 1) if self.problem.tables is None else (found, found), np.int32)
+        count = _nodes(self.bits, window, self.place, self.nodes)
+        nodes, length = self.nodes[:count], len(window)
+        bits = np.zeros((3, count, (count + 63) // 64), np.uint64)
+        ids = np.zeros((1, 1) if self.problem.tables is None else (count, count), np.int32)
         before = np.zeros((length if self.problem.waits else 0, (length + 63) // 64), np.uint64)
         _part(whole, self.bits, self.ids, self.place, nodes, length, bits, ids, before)
         changed = {"n": length, "bits": bits, "ids": ids, "before": before}
-        core = whole._replace(kept=whole.kept[nodes], **changed)
+        core = whole._replace(is_output=whole.is_output[nodes], **changed)
         return replace(self.problem, core=core, vertex_ids=window, edges=())
 
     def sweep(self, order: np.ndarray, length: int, temperature: float) -> int:
@@ -170,7 +170,7 @@ class Sweeper:
         return swept, total
 
     def anneal(self, part: Problem, moves: int, temperature: float) -> np.ndarray:
-        """The order of a part's vertices, int64 [n], after annealing from that as they stand."""
+        """Anneals a part's vertices from their given order; returns the order, int64 [n]."""
         tape, order, starts, neighbours = _loaded(part)
         total = int(tape.costs.sum())
         run_moves(
@@ -180,7 +180,7 @@ class Sweeper:
         return tape.order
 
     def coldest(self, order: np.ndarray) -> float:
-        """The temperature to end at, from what moves in windows of a good order change."""
+        """Returns the end temperature, from cost increases by moves in windows of a good order."""
         core, n, length = self.problem.core, self.problem.n, _LENGTHS[0]
         copy_state(self.bits, self.ids, core.bits, core.ids)
         changes, low = [np.zeros(0, np.int64)], 0
@@ -188,14 +188,14 @@ class Sweeper:
             advance(core, self.bits, self.ids, order[low:start])
             part, low = self.part(order[start : start + length]), start
             tape, where, starts, neighbours = _loaded(part)
-            found = np.zeros(50, np.int64)
-            count = uphill_changes(part.core, tape, where, starts, neighbours, self.rng, found)
-            changes.append(found[:count])
+            uphill = np.zeros(50, np.int64)
+            count = uphill_changes(part.core, tape, where, starts, neighbours, self.rng, uphill)
+            changes.append(uphill[:count])
         return temperature_range(np.concatenate(changes))[1]
 
 
 def _loaded(part: Problem) -> tuple[Tape, np.ndarray, np.ndarray, np.ndarray]:
-    """A tape with the vertices of a part as they stand, that order, and who is whose neighbour."""
+    """Returns a tape with a part's vertices in their order, that order, and neighbour lists."""
     tape, n = make_tape(part), part.n
     order = np.arange(n)
     starts, neighbours = np.zeros(n + 1, np.int64), np.zeros(n * n, np.int64)

@@ -23,7 +23,7 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
 def _source_stamp() -> str:
-    """Digest of every kernel source; numba itself only watches the caller's own file."""
+    """Hashes every kernel source; numba itself only watches the caller's file."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source = path.read_bytes()
@@ -36,7 +36,7 @@ _STAMP = _source_stamp()
 
 
 def compiled(fun: F, *, nogil: bool = True) -> F:
-    """`numba.njit` with an on-disk cache where one can be written, without one elsewhere.
+    """Applies `numba.njit`, with an on-disk cache where one can be written.
 
     Compiled code lets other Python threads run, so that a caller can wait for it with a deadline;
     `nogil` is False for what calls Python itself.
@@ -52,7 +52,7 @@ def compiled(fun: F, *, nogil: bool = True) -> F:
 
 
 def _unary_bits(name: str) -> Any:
-    """An intrinsic for a one-operand bit operation of LLVM on uint64."""
+    """Makes an intrinsic for a one-operand bit operation of LLVM on uint64."""
 
     @intrinsic
     def operation(typingctx: Any, x: Any) -> Any:
@@ -74,7 +74,7 @@ lowest_bit = _unary_bits("cttz")
 
 @compiled
 def next_random(rng):
-    """Next 64 random bits of the SplitMix64 stream whose state is ``rng[0]`` (uint64 [1]).
+    """Returns the next 64 bits of the SplitMix64 stream whose state is ``rng[0]`` (uint64 [1]).
 
     Source: Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
     """
@@ -87,17 +87,17 @@ def next_random(rng):
 
 @compiled
 def random_below(rng, bound):
-    """A random int in [0, bound), bound below 2**32."""
+    """Returns a random int in [0, bound), bound below 2**32."""
     return np.int64(((next_random(rng) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @compiled
 def random_unit(rng):
-    """A random float in (0, 1]."""
+    """Returns a random float in (0, 1]."""
     return (np.float64(next_random(rng) >> np.uint64(11)) + 1.0) * 2.0**-53
 
 
 def make_rng(seed: int, stream: int = 0) -> np.ndarray:
-    """State of a random stream, uint64 [1], a function of seed and stream number only."""
+    """Makes the state of a random stream, uint64 [1], from seed and stream number only."""
     text = f"{seed}/{stream}".encode()
     return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64).copy()

@@ -29,7 +29,7 @@ class ScalarCore(NamedTuple):
     n: int  # number of eliminable vertices
     bits: np.ndarray  # uint64 [3, N, W]; the initial state
     ids: np.ndarray  # int32 [1, 1]; not used
-    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    is_output: np.ndarray  # bool [N]; outputs, which keep their in-edges
     # every edge carries a value, so an elimination takes in-degree times out-degree multiplications
     plain: bool
     additions: bool  # additions cost as multiplications do
@@ -40,7 +40,7 @@ class ScalarCore(NamedTuple):
 
 @compiled
 def may_go(core, alive, v):
-    """Returns whether what must go before v is gone: `alive` (bool [n]) are those left."""
+    """Returns whether all vertices that precede v are gone: `alive` (bool [n]) are those left."""
     if core.before.shape[0] == 0:
         return True
     for k in range(core.before.shape[1]):
@@ -54,7 +54,7 @@ def may_go(core, alive, v):
 
 @compiled
 def degree(bits, side, v):
-    """Number of predecessors (side `PRED`) or successors (`SUCC`) of node v."""
+    """Counts predecessors (side `PRED`) or successors (`SUCC`) of node v."""
     total = 0
     for k in range(bits.shape[2]):
         total += popcount(bits[side, v, k])
@@ -63,7 +63,7 @@ def degree(bits, side, v):
 
 @compiled
 def scalar_cost(bits, v):
-    """Multiplications to eliminate v: pairs of a valued in-edge and a valued out-edge."""
+    """Counts multiplications to eliminate v: pairs of a valued in-edge and a valued out-edge."""
     total = 0
     for k in range(bits.shape[2]):
         total += popcount(bits[VALUED, v, k])
@@ -81,7 +81,7 @@ def scalar_cost(bits, v):
 
 @compiled
 def scalar_additions(bits, v):
-    """Additions to eliminate v: edges from a predecessor to a successor that are there already."""
+    """Counts additions to eliminate v: existing edges from a predecessor to a successor."""
     total = 0
     for k in range(bits.shape[2]):
         rest = bits[PRED, v, k]
@@ -94,8 +94,8 @@ def scalar_additions(bits, v):
 
 
 @compiled
-def connect(bits, kept, v, valued):
-    """Joins every predecessor of v to every successor and drops v's edges (in-edges if kept)."""
+def connect(bits, keep, v, valued):
+    """Joins every predecessor of v to every successor, drops v's edges (not in-edges if `keep`)."""
     words = bits.shape[2]
     word, bit = v >> 6, ONE << np.uint64(v & 63)
     for k in range(words):
@@ -110,12 +110,12 @@ def connect(bits, kept, v, valued):
                     new = out if full else bits[VALUED, v, j]
                     bits[VALUED, u, j] |= new | (out & bits[SUCC, u, j])
                     bits[SUCC, u, j] |= out
-                if not kept:
+                if not keep:
                     bits[VALUED, u, word] &= ~bit
             else:
                 for j in range(words):
                     bits[SUCC, u, j] |= bits[SUCC, v, j]
-            if not kept:
+            if not keep:
                 bits[SUCC, u, word] &= ~bit
     for k in range(words):
         rest = bits[SUCC, v, k]
@@ -128,26 +128,26 @@ def connect(bits, kept, v, valued):
     for k in range(words):
         bits[SUCC, v, k] = ZERO
         bits[VALUED, v, k] = ZERO
-        if not kept:
+        if not keep:
             bits[PRED, v, k] = ZERO
 
 
 @compiled
-def scalar_eliminate(bits, kept, plain, additions, v):
-    """Eliminates v from a scalar graph and returns what that costs."""
+def scalar_eliminate(bits, keep, plain, additions, v):
+    """Eliminates v from a scalar graph, and returns its cost."""
     count = scalar_additions(bits, v) if additions else 0
     if not plain:
         count += scalar_cost(bits, v)
-        connect(bits, kept, v, True)
+        connect(bits, keep, v, True)
     else:
         count += degree(bits, PRED, v) * degree(bits, SUCC, v)
-        connect(bits, kept, v, False)
+        connect(bits, keep, v, False)
     return count
 
 
 @compiled
 def scalar_price(bits, plain, additions, v):
-    """Returns what eliminating v from a scalar graph would cost."""
+    """Returns the cost of eliminating v from a scalar graph."""
     count = degree(bits, PRED, v) * degree(bits, SUCC, v) if plain else scalar_cost(bits, v)
     return count + scalar_additions(bits, v) if additions else count
 
@@ -161,7 +161,7 @@ class ArrayCore(NamedTuple):
     n: int  # number of eliminable vertices
     bits: np.ndarray  # uint64 [3, N, W]; the initial state (row 2 is not used)
     ids: np.ndarray  # int32 [N, N]; the initial state
-    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    is_output: np.ndarray  # bool [N]; outputs, which keep their in-edges
     keys: np.ndarray  # uint64 [2, size]; see `tables.StructureTables`
     results: np.ndarray  # int32 [2, size]
     counts: np.ndarray  # int64 [2, size]
@@ -172,14 +172,14 @@ class ArrayCore(NamedTuple):
 
 @partial(compiled, nogil=False)
 def miss(handle, first, second, kind):
-    """Has the structure algebra, in Python, compute and store an entry that is missing."""
+    """Calls Python to compute and store a missing entry by the structure algebra."""
     with objmode():
         tables.fill(handle, first, second, kind)
 
 
 @compiled
 def lookup(keys, handle, first, second, kind):
-    """Place of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
+    """Returns the index of the entry (first, second) in the product (kind 0) or sum (1) table."""
     key = (np.uint64(first) << _SHIFT) | np.uint64(second)
     mask = np.uint64(keys.shape[1] - 1)
     place = ((key * GOLDEN) >> _SHIFT) & mask
@@ -194,10 +194,10 @@ def lookup(keys, handle, first, second, kind):
 
 @compiled
 def array_eliminate(core, bits, ids, v, commit):
-    """Returns what eliminating v from an array graph costs; does so if `commit`."""
+    """Returns the cost of eliminating v from an array graph; does so if `commit`."""
     words = bits.shape[2]
     keys, results, counts, handle = core.keys, core.results, core.counts, core.handle
-    kept, additions = core.kept[v], core.additions
+    keep, additions = core.is_output[v], core.additions
     total = np.int64(0)
     for k in range(words):
         rest = bits[PRED, v, k]
@@ -206,10 +206,10 @@ def array_eliminate(core, bits, ids, v, commit):
             rest &= rest - ONE
             pre = ids[u, v]
             for j in range(words):
-                others = bits[SUCC, v, j]
-                while others != ZERO:
-                    w = (j << 6) + lowest_bit(others)
-                    others &= others - ONE
+                succs = bits[SUCC, v, j]
+                while succs != ZERO:
+                    w = (j << 6) + lowest_bit(succs)
+                    succs &= succs - ONE
                     place = lookup(keys, handle, ids[v, w], pre, 0)
                     total += counts[0, place]
                     if commit or additions:
@@ -222,15 +222,15 @@ def array_eliminate(core, bits, ids, v, commit):
                             total += counts[1, place]
                         if commit:
                             ids[u, w] = new
-            if commit and not kept:
+            if commit and not keep:
                 ids[u, v] = 0
     if commit:
         for j in range(words):
-            others = bits[SUCC, v, j]
-            while others != ZERO:
-                ids[v, (j << 6) + lowest_bit(others)] = 0
-                others &= others - ONE
-        connect(bits, kept, v, False)
+            succs = bits[SUCC, v, j]
+            while succs != ZERO:
+                ids[v, (j << 6) + lowest_bit(succs)] = 0
+                succs &= succs - ONE
+        connect(bits, keep, v, False)
     return total
 
 
@@ -238,7 +238,7 @@ Core = ScalarCore | ArrayCore
 
 
 def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Eliminates v in place, and returns what it costs; for compiled callers.
+    """Eliminates v in place, and returns its cost; for compiled callers.
 
     It is specialised on the kind of core: a scalar graph's code must not mention the tables, whose
     reference counts would cost more than the elimination itself.
@@ -250,13 +250,13 @@ def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 def _eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
     if core.instance_class is ScalarCore:
         return lambda core, bits, ids, v: scalar_eliminate(
-            bits, core.kept[v], core.plain, core.additions, v
+            bits, core.is_output[v], core.plain, core.additions, v
         )
     return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, True)
 
 
 def cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Returns what eliminating v now would cost, the state unchanged; for compiled callers."""
+    """Returns the cost of eliminating v now, the state unchanged; for compiled callers."""
     raise TypeError("cost_of is called from compiled code only")
 
 
@@ -269,7 +269,7 @@ def _cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 
 @compiled
 def copy_flat(target, source):
-    """Copies a contiguous array; one loop over all elements, which becomes a memcpy."""
+    """Copies a contiguous array in one loop over all elements, which becomes a memcpy."""
     flat, values = target.reshape(target.size), source.reshape(source.size)
     for i in range(flat.shape[0]):
         flat[i] = values[i]
@@ -284,7 +284,7 @@ def copy_state(target, target_ids, source, source_ids):
 
 @compiled
 def order_costs(core, order, costs):
-    """Cost of each elimination of `order` (int64 [n], local), into `costs`; returns the sum."""
+    """Writes the cost of each elimination of `order` (int64 [n]) into `costs`; returns the sum."""
     bits, ids = core.bits.copy(), core.ids.copy()
     total = np.int64(0)
     for i in range(order.shape[0]):

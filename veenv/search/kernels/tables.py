@@ -1,4 +1,4 @@
-"""Structure algebra as integer tables: every `Structure` a small id, every result remembered.
+"""Structure algebra as integer tables: every `Structure` a small id, every result cached.
 
 The compiled loops work on ids.  The first time they meet a pair of structures they call `fill`,
 which asks `veenv.structure` and stores the answer; from then on the pair is a hash lookup.  The
@@ -47,12 +47,12 @@ class StructureTables:
         _live[self.handle] = self
 
     def intern(self, structure: Structure) -> int:
-        """The id (from 1) of a structure."""
-        found = self._ids.get(structure)
-        if found is None:
-            found = self._ids[structure] = len(self._structures)
+        """Returns the id (from 1) of a structure."""
+        number = self._ids.get(structure)
+        if number is None:
+            number = self._ids[structure] = len(self._structures)
             self._structures.append(structure)
-        return found
+        return number
 
     def fill(self, first: int, second: int, kind: int) -> None:
         """Stores first · second (kind 0: post, pre) or first + second (kind 1)."""

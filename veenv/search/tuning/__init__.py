@@ -1,1 +1,1 @@
-"""Jacobians whose form was chosen by measuring: what is tried, how, and what is remembered."""
+"""Chooses the form of a Jacobian by measuring: `tune`, its contest and its records."""

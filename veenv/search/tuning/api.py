@@ -1,4 +1,4 @@
-"""`tune`: the Jacobian of a function in its fastest form, by the clock."""
+"""`tune`: returns the Jacobian of a function in the form that is fastest by measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tune(
     cache: bool = True,
     seed: int = 0,
 ) -> Jacobian:
-    """The Jacobian of a function in the form that is fastest here, chosen by measuring.
+    """Chooses the fastest form of a function's Jacobian on this machine by measuring.
 
     Tried are what `jacve` does by itself, JAX's own two modes, and `jacve` under several orders
     (classical, shipped, found by a search), with and without pinned values, by XLA and as one

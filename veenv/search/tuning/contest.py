@@ -1,4 +1,4 @@
-"""Decides which form is fastest, by the clock, and whether that is certain."""
+"""Times forms against each other until it is statistically certain which one is fastest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHEAP = 0.1  # share of it that a call takes at most of a form that takes part 
 
 @dataclass(eq=False)
 class Trial:
-    """The trial of a form: its times, or why there are none."""
+    """The trial of a form: its times, or the reason why there are none."""
 
     form: Form  # the form
     first: float = inf  # seconds of a call before the rounds; infinite if it was not called
@@ -40,19 +40,19 @@ class Trial:
     note: str = ""  # why it was not timed (any further)
 
     def times(self) -> list[float]:
-        """Seconds of a call: of the rounds, or of the call before them."""
+        """Returns seconds of a call: of the rounds, or else of the call before them."""
         return [*self.seconds.copy().values()] or ([] if self.first == inf else [self.first])
 
 
 def ratios(trial: Trial, other: Trial) -> np.ndarray:
-    """One trial's seconds over another's in the rounds of both, float64 [n], n at least 1."""
+    """Returns ratios of two trials' seconds in the rounds of both, float64 [n], n at least 1."""
     mine, theirs = trial.seconds.copy(), other.seconds.copy()
     common = [mine[r] / theirs[r] for r in mine if r in theirs]
     return np.array(common or [np.median(trial.times()) / np.median(other.times())])
 
 
 def fastest(trials: Sequence[Trial]) -> Trial | None:
-    """The fastest of some trials that were called, each compared in the rounds of both."""
+    """Returns the fastest of several timed trials, each compared in the rounds of both."""
     best = None
     for trial in trials:
         if best is None or spread(ratios(trial, best))[1] < 1.0:
@@ -62,7 +62,7 @@ def fastest(trials: Sequence[Trial]) -> Trial | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """A form that is ready to be timed: runs once, and waits for the result."""
+    """A compiled form to be timed: a call runs it once, and waits for the result."""
 
     run: Callable[[], Any]
     temporary: int | None = None
@@ -86,7 +86,7 @@ class Contest:
         left: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        """Nothing runs yet.
+        """Prepares the contest, which `run` starts.
 
         `prepare` compiles a form, or raises why the form is out; `left` says whether nobody waits.
         """
@@ -99,7 +99,7 @@ class Contest:
         self._in: list[Trial] = []
 
     def run(self, forms: Iterable[Form]) -> None:
-        """Lets the forms in, one by one, and at last compares those that may win."""
+        """Enters the forms one by one, and then times those that may win against each other."""
         for form in forms:
             if self._left():
                 return
@@ -117,7 +117,7 @@ class Contest:
         self.settled = all(t.note != NO_TIME for t in self.trials)
 
     def verdict(self) -> Trial | None:
-        """The winner so far: what needs no tuning, unless another form is certainly faster."""
+        """Returns the winner so far: a form without tuning, unless another is certainly faster."""
         trials = self._in[:]
         usual = fastest([t for t in trials if t.form.usual])
         other = fastest([t for t in trials if not t.form.usual])
@@ -127,14 +127,14 @@ class Contest:
         return other if middle <= GAIN and high < 1.0 else usual
 
     def mode(self) -> Trial | None:
-        """The faster of JAX's own modes; None if neither was called."""
+        """Returns the faster of JAX's modes; None if neither was called."""
         return fastest([t for t in self._in[:] if t.form.by_jax])
 
     def _late(self) -> bool:
         return self._left() or self._clock() >= self._end
 
     def _expected(self, form: Form) -> float:
-        """Seconds that tracing and compiling a form takes, from what others took."""
+        """Estimates the seconds to trace and compile a form, from those of other forms."""
         alike = [t.compile_seconds for t in self.trials if t.form.kernel == form.kernel]
         return float(np.median([t for t in alike if t] or [0.0]))
 
@@ -168,28 +168,28 @@ class Contest:
         return trial.first > _HOPELESS * min(t.first for t in [*self._in, trial])
 
     def _round(self) -> bool:
-        """One round; drops who cannot win; whether there was time for it."""
-        kept = self._kept()
-        near = [t for t in self._in if not self._rests(t, kept[0])]
+        """Runs one round and drops forms that cannot win; returns whether there was time for it."""
+        candidates = self._candidates()
+        near = [t for t in self._in if not self._rests(t, candidates[0])]
         if not self._rounds.run([t.form for t in near], self._late):
             return False
-        winner, *_ = kept = self._kept()
+        winner, *_ = candidates = self._candidates()
         for trial in self._in[:]:
             rival = self.mode() if trial.form.by_jax else winner
-            if trial not in kept and rival is not None:
-                found = ratios(trial, rival)
-                if len(found) >= ROUNDS and spread(found)[0] >= GAIN:
+            if trial not in candidates and rival is not None:
+                paired = ratios(trial, rival)
+                if len(paired) >= ROUNDS and spread(paired)[0] >= GAIN:
                     self._in.remove(trial)
                     self._drop(trial, f"no faster than {rival.form.label}")
         return True
 
     def _rests(self, trial: Trial, winner: Trial) -> bool:
-        """Returns whether a form is known to be so slow that it takes no part in further rounds."""
+        """Returns whether a form is known to be too slow to take part in further rounds."""
         expensive = trial.first > _CHEAP * self._turn
         return expensive and self._slow(trial) and _known(trial, winner)
 
-    def _kept(self) -> list[Trial]:
-        """The winner so far, and what it is compared with."""
+    def _candidates(self) -> list[Trial]:
+        """Returns the winner so far, then the trials that it is compared with."""
         usual = fastest([t for t in self._in if t.form.usual])
         return [t for t in (self.verdict(), self.mode(), usual) if t is not None]
 
@@ -198,19 +198,19 @@ class Contest:
         self._rounds.leave(trial.form)
 
     def _certain(self) -> bool:
-        """Returns whether further rounds would change neither who wins nor, by much, its ratio."""
-        winner, *others = kept = self._kept()
-        if any(trial not in kept for trial in self._in):
+        """Returns whether further rounds would change neither the winner nor its ratio by much."""
+        winner, *rivals = candidates = self._candidates()
+        if any(trial not in candidates for trial in self._in):
             return False
-        for trial in others:
-            found = ratios(trial, winner)
-            sure = len(found) >= 2 * ROUNDS and spread(found)[0] >= GAIN
+        for trial in rivals:
+            paired = ratios(trial, winner)
+            sure = len(paired) >= 2 * ROUNDS and spread(paired)[0] >= GAIN
             if trial is not winner and not (sure or (self._slow(trial) and _known(trial, winner))):
                 return False
         return self._is_close()
 
     def _is_close(self) -> bool:
-        """Returns whether the ratio that would be told is known, or gets no better."""
+        """Returns whether the ratio to report is known, or cannot be improved."""
         winner, mode = self.verdict(), self.mode()
         if winner is None or mode is None or self._rests(mode, winner):
             return True

@@ -1,4 +1,4 @@
-"""The forms of a Jacobian that are tried, most promising first."""
+"""The forms of a Jacobian to be tried, most promising first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SEARCHING = 0.1  # share of the time for the search of an order
 
 @dataclass(frozen=True)
 class Form:
-    """One way to a Jacobian, or one to run a whole step."""
+    """One form of a Jacobian, or of a whole step."""
 
     mode: Mode  # JAX's own, or ``"jacve"``; of a step ``"xla"``, or ``"fuse"``
     order: str = ""  # what the order is called; of a step the transform that it is given, if any
@@ -51,15 +51,15 @@ class Form:
 
     @property
     def by_jax(self) -> bool:
-        """Returns whether others are measured by it: JAX's own mode, or a step without `jacve`."""
+        """Returns whether it is a baseline: a mode of JAX, or a step without `jacve`."""
         return self.mode in ("jacfwd", "jacrev") or (self.mode == "xla" and self.order != "jacve")
 
     @property
     def label(self) -> str:
-        """Returns what the form is called in a table."""
+        """Returns the form's name in a table."""
         if self.mode in ("xla", "fuse"):
-            given = f" with {_named(self.order)}" if self.order else ""
-            return ("the step" if self.mode == "xla" else "fuse") + given
+            suffix = f" with {_named(self.order)}" if self.order else ""
+            return ("the step" if self.mode == "xla" else "fuse") + suffix
         if self.mode != "jacve":
             return f"jax.{self.mode}"
         pins = {"auto": "", True: ", all pinned", False: ", nothing pinned"}[self.pin]
@@ -73,18 +73,18 @@ class Form:
         has_aux: bool,
         holomorphic: bool = False,
     ) -> Callable[..., Any]:
-        """The Jacobian of a function in this form; what is auxiliary is a `HiddenAux`."""
+        """Returns the Jacobian of a function in this form; auxiliary output is a `HiddenAux`."""
         options = {"has_aux": has_aux, "holomorphic": holomorphic}
         if self.mode in ("xla", "fuse"):
-            given = {"jacobian": _TRANSFORMS[self.order]} if self.order else {}
-            step = functools.wraps(fun)(functools.partial(fun, **given))
+            keywords = {"jacobian": _TRANSFORMS[self.order]} if self.order else {}
+            step = functools.wraps(fun)(functools.partial(fun, **keywords))
             return fuse(step) if self.mode == "fuse" else step
         assert argnums is not None
         if self.mode != "jacve":
             return _TRANSFORMS[self.mode](hiding_aux(fun, has_aux), argnums, **options)
         order = "auto" if self.usual else _Fitting(ids=self.ids)
-        made = jacve(fun, order, argnums, kernel=self.kernel, pin=self.pin, **options)
-        return hiding_aux(made, has_aux)
+        derived = jacve(fun, order, argnums, kernel=self.kernel, pin=self.pin, **options)
+        return hiding_aux(derived, has_aux)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ AUTO = Form("jacve", "auto", kernel="auto")
 
 
 def step_forms(step: Callable[..., Any]) -> list[Form]:
-    """The forms of a whole step: by itself, and as one kernel.
+    """Returns the forms of a whole step: by itself, and as one kernel.
 
     A step that has an argument ``jacobian`` is given JAX's modes and `jacve` for it.
     """
@@ -121,7 +121,7 @@ def _named(transform: str) -> str:
 
 
 def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:
-    """JAX's own modes, the one with fewer passes first; reverse if both have as many."""
+    """Returns JAX's modes, the one with fewer passes first; reverse if both have as many."""
     modes = [Form("jacfwd"), Form("jacrev")]
     return modes if num_inputs < num_outputs else modes[::-1]
 
@@ -129,7 +129,7 @@ def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:
 def other_forms(
     graph: Graph, primitives: Sequence[str], seconds: float, *, kernels: bool, batched: bool = False
 ) -> Iterator[Form]:
-    """The forms beside the usual ones; the search for an order begins when its turn comes.
+    """Yields forms beside the usual ones; an order is searched for when its turn comes.
 
     Where there are many points (`batched`), one kernel is most promising and comes first.
     """
@@ -152,8 +152,8 @@ def other_forms(
     if any(facts(name).expensive for name in primitives):
         yield from fresh(replace(best, pin=False), replace(best, pin=True))
     end = time.perf_counter() + _SEARCHING * seconds  # nothing compiles that disturbs the timing
-    found = Form("jacve", "searched", climb_until(graph, best.ids, end, "operations"))
-    yield from fresh(found, _fused(found))
+    searched = Form("jacve", "searched", climb_until(graph, best.ids, end, "operations"))
+    yield from fresh(searched, _fused(searched))
     for name in ranked[1:]:
         form = Form("jacve", name, ids[name])
         yield from fresh(form, _fused(form))

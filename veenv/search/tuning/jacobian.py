@@ -1,4 +1,4 @@
-"""A Jacobian whose form was chosen by measuring."""
+"""A Jacobian, or a whole step, in the form that tuning has chosen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDS_VALUES = (TypeError, IndexError)
 
 
 class Jacobian:
-    """The Jacobian of a function, called as ``jax.jacrev(fun, argnums)`` would be; or a step.
+    """The tuned Jacobian of a function, called as ``jax.jacrev(fun, argnums)``; or a step.
 
     It is compiled where it is called outside of `jax.jit`, and works under `jit`, `vmap` and
     `grad`.  Arguments of other shapes than it was tuned for take what was fastest
@@ -51,12 +51,12 @@ class Jacobian:
         self._eager = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
-        found = self._run(*args, **kwargs)
-        return (found[0], found[1].shown()) if self.record.has_aux else found
+        """Returns the Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
+        result = self._run(*args, **kwargs)
+        return (result[0], result[1].shown()) if self.record.has_aux else result
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """The same, with what is auxiliary hidden."""
+        """Returns the Jacobian with auxiliary output as a `HiddenAux`."""
         leaves = jax.tree.leaves((args, kwargs))
         if self._eager or not all(isinstance(x, _JITTED) for x in leaves):
             return self._fitting(*args, **kwargs)
@@ -70,42 +70,42 @@ class Jacobian:
             return result
 
     def _fitting(self, *args: Any, **kwargs: Any) -> Any:
-        """Computes it uncompiled; shapes are compared where it is traced, not in every call."""
+        """Computes the Jacobian uncompiled, and checks shapes while tracing, not in every call."""
         fits = shapes_of(args) == self.record.shapes
         return (self._tuned if fits else self._other)(*args, **kwargs)
 
     @property
     def form(self) -> str:
-        """Returns what was chosen, such as ``"jacve reverse, one kernel"``."""
+        """Returns the chosen form's name, such as ``"jacve reverse, one kernel"``."""
         return self.record.chosen.label
 
     @property
     def ratio(self) -> float | None:
-        """Measured time of the form over that of JAX's faster own mode, timed in turn.
+        """Measured time of the form over that of JAX's faster mode, timed in turn.
 
         1.0 for that mode; None where the form or both modes were not timed.
         """
-        found = self.record.result()
-        return None if found is None else found.ratio
+        measured = self.record.result()
+        return None if measured is None else measured.ratio
 
     def __repr__(self) -> str:
-        """One line: function, form, gain."""
+        """Returns one line: function, form, gain."""
         r, mode = self.record, self.record.faster_mode
-        timed = sum(found.median is not None for found in r.results)
+        timed = sum(result.median is not None for result in r.results)
         at = "" if r.batch is None else f" at batch {r.batch:,}"
         sure = "" if r.settled else ", time was up"
         if self.ratio is not None and mode is not None:
-            found = f"{self.ratio:.2f} of the time of {mode.label}"
+            gain = f"{self.ratio:.2f} of the time of {mode.label}"
         else:
-            found = "not measured" if r.result() is None else "measured without JAX's modes"
+            gain = "not measured" if r.result() is None else "measured without JAX's modes"
         name = r.name if r.argnums is None else f"Jacobian of {r.name}"
         return (
-            f"<{name}: {self.form}, {found}{at}; {timed} of {len(r.results)} forms "
+            f"<{name}: {self.form}, {gain}{at}; {timed} of {len(r.results)} forms "
             f"timed in {r.seconds:.1f} s{sure}>"
         )
 
     def table(self) -> str:
-        """Returns what was tried as a Markdown table, the fastest first."""
+        """Returns the trials as a Markdown table, the fastest first."""
         rows = sorted(self.record.results, key=lambda r: (r.median is None, r.median or 0.0))
         lines = [
             "| form | µs | ratio (95 %) | rounds | compile, s | temporary, kB | |",

@@ -1,4 +1,4 @@
-"""Records of tuning, as JSON: written aside and renamed, checked field by field when read."""
+"""Records of tuning as JSON: written aside and renamed, checked field by field when read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Result:
-    """One form, and how long it took.
+    """One form with its measured times, or a note why there are none.
 
     Attributes:
       form: the form.
@@ -85,27 +85,27 @@ class Record:
 
     @property
     def faster_mode(self) -> Form | None:
-        """JAX's own mode that was faster; None where neither was timed."""
-        own = [r for r in self.results if r.form.by_jax and r.median is not None]
+        """JAX's faster mode; None where neither was timed."""
+        modes = [r for r in self.results if r.form.by_jax and r.median is not None]
         # The faster one is what the ratios are to.
-        return min(own, key=lambda r: (r.ratio != 1.0, r.median)).form if own else None
+        return min(modes, key=lambda r: (r.ratio != 1.0, r.median)).form if modes else None
 
     @property
     def usual(self) -> Form:
         """Returns the fastest form of those that need no tuning."""
-        own = [r for r in self.results if r.form.usual and r.median is not None]
+        timed = [r for r in self.results if r.form.usual and r.median is not None]
         none = AUTO if self.argnums is not None else self.chosen
-        return min(own, key=lambda r: r.median or 0.0).form if own else none
+        return min(timed, key=lambda r: r.median or 0.0).form if timed else none
 
     def result(self) -> Result | None:
-        """The chosen form's own; None where it was not timed."""
+        """Returns the chosen form's result; None where it was not timed."""
         every = (r for r in self.results if r.form == self.chosen and r.median is not None)
         return next(every, None)
 
 
 def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
-    """Trials as results: their medians, and paired ratios to the faster of JAX's own modes."""
-    found = []
+    """Converts trials to results: medians, and paired ratios to the faster of JAX's modes."""
+    results = []
     for t in trials:
         median = ratio = low = high = None
         if times := t.times():
@@ -113,8 +113,8 @@ def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
             if mode is not None and (t is mode or t.seconds.keys() & mode.seconds.keys()):
                 low, ratio, high = spread(ratios(t, mode))
         timing = median, ratio, low, high, len(t.seconds)
-        found.append(Result(t.form, *timing, t.compile_seconds, t.temporary, t.note))
-    return tuple(found)
+        results.append(Result(t.form, *timing, t.compile_seconds, t.temporary, t.note))
+    return tuple(results)
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:

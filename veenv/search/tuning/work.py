@@ -1,4 +1,4 @@
-"""The work of `veenv.tune`: traces, remembers or measures, and says what it found."""
+"""The work of `veenv.tune`: traces, reads a cached record or measures, and makes a record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Point:
 
     @classmethod
     def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:
-        """The point of some arguments, of which `wanted` are differentiated by.
+        """Returns the point of arguments, of which `wanted` are differentiated by.
 
         `batched` says of each leaf whether the batch runs over it.
         """
@@ -72,7 +72,7 @@ class Point:
         return cls(tuple(leaves), tree, varying, axes)
 
     def function(self, jacobian: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of all arguments as one of the leaves that vary."""
+        """Converts a function of all arguments to one of the leaves that vary."""
 
         def of_leaves(*values: Any) -> Any:
             leaves = list(self.whole)
@@ -83,8 +83,8 @@ class Point:
         return of_leaves
 
     def values(self, batch: int | None, seed: int) -> list[Any]:
-        """Returns what the programs are called with: the point, or a batch of points near it."""
-        found = []
+        """Returns the arguments of the programs: the point, or a batch of points near it."""
+        arguments = []
         for number, (k, batched) in enumerate(zip(self.varying, self.axes, strict=True)):
             x = self.whole[k]
             if batch is not None and batched and jnp.issubdtype(jnp.result_type(x), jnp.floating):
@@ -93,12 +93,12 @@ class Point:
                 x = jnp.broadcast_to(jnp.asarray(x), (batch, *np.shape(x)))
             elif isinstance(x, _ARRAYS):
                 x = jnp.asarray(x)
-            found.append(x)
-        return found
+            arguments.append(x)
+        return arguments
 
 
 def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
-    """Shape of each leaf of some arguments; None of what is no array or number."""
+    """Returns the shape of each leaf of arguments; None for one that is no array or number."""
     return tuple(
         tuple(np.shape(x)) if isinstance(x, (*_NUMBERS, jax.core.Tracer)) else None
         for x in jax.tree.leaves(tuple(args))
@@ -106,13 +106,13 @@ def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
 
 
 def graph_of(program: Program, *, holomorphic: bool) -> Graph:
-    """The graph whose orders `jacve` takes."""
+    """Returns the graph whose orders `jacve` takes."""
     by_complex = holomorphic and are_analytic(program.equations)
     return linearise(program, holomorphic=by_complex).graph
 
 
 def where() -> Mapping[str, str]:
-    """The device and the versions that figures are of."""
+    """Returns the device and the versions that figures belong to."""
     device, config = jax.devices()[0], jax.config
     settings: Any = config
     return {
@@ -136,7 +136,7 @@ def _version(package: str) -> str:
 
 
 def free_bytes() -> float:
-    """Bytes of memory that a program may take: half of what is free; infinite if unknown."""
+    """Returns the memory that a program may take: half of the free bytes; infinite if unknown."""
     try:
         return 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -166,7 +166,7 @@ def _batched(in_axes: Any, args: tuple[Any, ...]) -> list[bool]:
 
 
 class Tuning:
-    """One call's work, in a thread that its caller leaves behind when the time is up."""
+    """One call's work, in a thread that its caller abandons when the time is up."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Tuning:
         seconds: float,
         left: Event,
     ):
-        """Nothing runs yet; what the arguments are is said in `veenv.tune`.
+        """Prepares the work; `veenv.tune` documents the arguments.
 
         `kinds` are `has_aux` and `holomorphic`.
         """
@@ -212,7 +212,7 @@ class Tuning:
         self._usual = [AUTO]
 
     def run(self) -> None:
-        """Tunes, or remembers."""
+        """Reads a cached record, or times the forms."""
         if self._argnums is None:
             forms = step_forms(self._fun)
             self._usual = [form for form in forms if form.usual]
@@ -241,12 +241,14 @@ class Tuning:
             if graph.eliminable:
                 names = [e.primitive.name for e in program.equations]
                 kernels, batched = jax.default_backend() == "cpu", self._batch is not None
-                others = other_forms(graph, names, self._seconds, kernels=kernels, batched=batched)
-                forms = itertools.chain(forms, others)
+                alternatives = other_forms(
+                    graph, names, self._seconds, kernels=kernels, batched=batched
+                )
+                forms = itertools.chain(forms, alternatives)
         self._compared(forms)
 
     def _text(self, form: Form) -> str:
-        """Returns what a step computes, as a text; empty where that has none."""
+        """Returns a step's program as a canonical text; empty where it has none."""
         try:
             step = self._point.function(self._made(form))
             return text_of_jaxpr(jax.make_jaxpr(step)(*self._point.values(None, 0))) or ""
@@ -254,20 +256,20 @@ class Tuning:
             return ""
 
     def _compared(self, forms: Iterable[Form]) -> None:
-        """Times forms; what the usual ones raise is raised if all do."""
+        """Times forms; raises the usual forms' error if all fail."""
         self._contest.run(forms)
         errors = self._contest.errors
         if all(form in errors for form in self._usual):
             raise errors[self._usual[-1]]
 
     def record(self) -> Record:
-        """Returns the result, which is remembered if anything was timed."""
+        """Returns the record, which is cached if anything was timed."""
         if self._found is not None:
             return self._found
         contest = self._contest
         winner, mode, trials = contest.verdict(), contest.mode(), contest.trials[:]
         untimed = next((f for f in self._usual if f not in contest.errors), self._usual[0])
-        found = Record(
+        result = Record(
             self._name,
             self._argnums,
             self._has_aux,
@@ -285,8 +287,8 @@ class Tuning:
         path = self._path()
         if path is not None and winner is not None:
             with contextlib.suppress(OSError):  # a cache that cannot be written costs only that
-                records.write(path, found)
-        return found
+                records.write(path, result)
+        return result
 
     def _prepare(self, form: Form) -> Entry:
         """Traces and compiles a form."""
@@ -306,17 +308,17 @@ class Tuning:
         return Entry(lambda: compiled(*values), temporary)
 
     def _made(self, form: Form) -> Callable[..., Any]:
-        """The Jacobian, or the step, in a form."""
+        """Returns the Jacobian, or the step, in a form."""
         options = {"has_aux": self._has_aux, "holomorphic": self._holomorphic}
         return form.jacobian(self._fun, self._argnums, **options)
 
     @functools.cached_property
     def _values(self) -> list[Any]:
-        """Returns what the programs are called with."""
+        """Returns the arguments of the programs."""
         return self._point.values(self._batch, self._seed)
 
     def _name_in_cache(self, program: Program) -> str:
-        """Hash of all that decides what is fastest."""
+        """Hashes everything that decides which form is fastest."""
         operations = [
             [e.primitive.name, re.sub(r"0x[0-9a-f]+", "", str(dict(e.params)))[:10_000]]
             for e in program.equations
@@ -325,7 +327,7 @@ class Tuning:
         return self._hash(self._fingerprint, operations, avals)
 
     def _hash(self, *parts: Any) -> str:
-        """Hash of what is computed and how; empty where that is not known."""
+        """Hashes the parts with the arguments and the machine; empty where a part is empty."""
         if not all(parts):
             return ""
         shapes, axes = str(shapes_of(self._args)), list(self._point.axes)
@@ -338,17 +340,17 @@ class Tuning:
         return folder and folder / "tuned" / f"{self._key}.json"
 
     def _remembered(self) -> Record | None:
-        """Returns the result of an earlier call that had as much time."""
+        """Returns the cached record of an earlier call that had as much time."""
         path = self._path()
         if path is None:
             return None
         try:
-            found = records.read(path)
+            stored = records.read(path)
         except (OSError, ValueError):
             return None
-        theirs = found.fingerprint, found.shapes, found.argnums, found.batch
-        theirs += found.has_aux, found.holomorphic, dict(found.where)
+        theirs = stored.fingerprint, stored.shapes, stored.argnums, stored.batch
+        theirs += stored.has_aux, stored.holomorphic, dict(stored.where)
         ours = self._fingerprint, shapes_of(self._args), self._argnums, self._batch
         right = theirs == (*ours, self._has_aux, self._holomorphic, dict(self._where))
-        enough = found.settled or found.budget >= self._seconds
-        return found if right and enough else None
+        enough = stored.settled or stored.budget >= self._seconds
+        return stored if right and enough else None
