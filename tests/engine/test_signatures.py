@@ -505,7 +505,7 @@ def test_an_order_is_an_order():
 def test_argnums_of_an_argument_by_keyword_are_named(derivative):
     made = derivative(lambda x, k: x * k, argnums=1)
     for run in (made, jax.jit(made)):
-        with pytest.raises(ValueError, match="by position what is given by keyword: 'k'"):
+        with pytest.raises(ValueError, match="pass these keyword arguments by position: 'k'"):
             run(X, k=3.0)
 
 

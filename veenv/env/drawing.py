@@ -129,12 +129,12 @@ def _read(
         raise TypeError(f"expected a graph, a task's name, an order or a state, got {got}")
     if graph is None:
         if not isinstance(what, Order):
-            raise TypeError("vertex ids need their graph, which follows them")
+            raise TypeError("vertex ids need their graph: pass it after them")
         try:
             graph = task_graph(what.name)
         except ValueError as error:
             raise ValueError(
-                f"the order is of {what.name!r}, which is no task: its graph follows it"
+                f"the order is for {what.name!r}, which is no task: pass its graph after it"
             ) from error
     ids = resolve_order(what, graph)
     return graph, play(graph, ids, cost), 0, ids

@@ -159,7 +159,9 @@ class Spec:
         if not specs:
             raise ValueError("a common spec needs at least one graph")
         if len({s.additions for s in specs}) > 1:
-            raise ValueError("a common spec needs one cost model: additions count in some only")
+            raise ValueError(
+                "a common spec needs one cost model, but only some of these count additions"
+            )
         scalar = all(s.scalar for s in specs)
         most = {f.name: max(getattr(s, f.name) for s in specs) for f in fields(cls)}
         return cls(**most | {"scalar": scalar, "unit_edges": scalar and most["unit_edges"]})

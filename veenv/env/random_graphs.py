@@ -54,7 +54,7 @@ def random_params(
     """
     env, spec = (spec, spec.spec) if isinstance(spec, VertexEnv) else (None, spec)
     if not spec.scalar or spec.precedence:
-        raise ValueError(f"random graphs are of scalars without rules that wait, got {spec}")
+        raise ValueError(f"random graphs need a scalar spec without precedence, got {spec}")
     edges = _edges(key, spec, fan_out, window)
     slots = jnp.arange(spec.num_actions, dtype=jnp.int32)
     depth = _depths(edges, spec)

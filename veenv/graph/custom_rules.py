@@ -100,7 +100,7 @@ def inner_program(site: Site) -> Inner | None:
     if any(map(_compat.is_over, program.constants)):
         raise CapturedValueError(
             f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
-            "over a value that depends on what is differentiated by, or is of the loop or branch "
+            "over a value that depends on the differentiated arguments, or on the loop or branch "
             "around it: make the value an argument of the function; see "
             "errors.html#capturedvalueerror"
         )

@@ -156,7 +156,7 @@ def _check_arrays(arguments: dict[int, Any]) -> None:
                 raise TypeError(
                     f"argument {a} must hold arrays or numbers to be differentiated by, got "
                     f"{leaf!r} of type {type(leaf).__name__}{where and ' at ' + where}; argnums "
-                    "says by which arguments"
+                    "selects the arguments"
                 )
 
 
@@ -187,9 +187,9 @@ def refuse_symbolic(program: Program) -> None:
     """Raises where there would have to be a graph of axes of symbolic size."""
     if is_symbolic(program):
         raise ValueError(
-            "axes of symbolic size have no graph, whose operations are counted: export with the "
+            "arrays of symbolic size have no graph, as its operations are counted: export with the "
             'default order, "reverse" or "forward", for which JAX\'s own modes take the place of '
-            "an elimination, or jax.vmap of the Jacobian of a point over a symbolic batch"
+            "an elimination, or map the Jacobian of one point over a symbolic batch with jax.vmap"
         )
 
 
@@ -265,7 +265,7 @@ def with_aux(out: Any) -> tuple[Any, Any]:
     if not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise TypeError(
             f"with has_aux=True fun must return (output, aux), got {out!r}; return such a pair, or "
-            "leave has_aux away"
+            "leave out has_aux"
         )
     return out[0], out[1]
 
@@ -486,7 +486,7 @@ def normalise_argnums(
         if not -num_args <= index < num_args:
             hint = "" if num_args else ": give the arguments at which it is traced"
             names = ", ".join(map(repr, named))
-            hint = f"; give by position what is given by keyword: {names}" if names else hint
+            hint = f"; pass these keyword arguments by position: {names}" if names else hint
             known = f", expected {-num_args} .. {num_args - 1}" if num_args else ""
             raise ValueError(
                 f"argnums {argnums!r} is out of range for a function called with {num_args} "

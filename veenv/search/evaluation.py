@@ -407,8 +407,8 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
                 )
             if not jnp.issubdtype(action.dtype, jnp.integer):
                 raise TypeError(
-                    f"a policy returns integers, the slots; got dtype {action.dtype}: of scores "
-                    "return the jnp.argmax among legal slots"
+                    f"a policy returns integers, the slots; got dtype {action.dtype}: for "
+                    "scores, return their jnp.argmax among legal slots"
                 )
             return jax.vmap(env.transition, (0, 0, None))(state, action, params)[0], None
 

@@ -91,7 +91,7 @@ def get(name: str) -> Task:
     """
     if not isinstance(name, str):
         raise TypeError(
-            f"expected a task's name, got {name!r}; of a function of your own search an order with "
+            f"expected a task's name, got {name!r}; for a function of your own, search an order with "
             "veenv.optimize"
         )
     key = name.casefold()

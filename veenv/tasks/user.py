@@ -287,7 +287,9 @@ def _argnums(
         each = enumerate(map(jax.tree.leaves, point))
         wanted = tuple(k for k, leaves in each if leaves and all(map(floats, leaves)))
         if not wanted:
-            raise ValueError(f"{text} has no argument of floating-point numbers to derive by")
+            raise ValueError(
+                f"{text} has no argument of floating-point numbers to differentiate by"
+            )
         return wanted
     try:
         if isinstance(argnums, str):
