@@ -91,8 +91,8 @@ def get(name: str) -> Task:
     """
     if not isinstance(name, str):
         raise TypeError(
-            f"expected a task's name, got {name!r}; for a function of your own, search an order with "
-            "veenv.optimize"
+            f"expected a task's name, got {name!r}; for a function of your own, search an "
+            "order with veenv.optimize"
         )
     key = name.casefold()
     key = _ALIASES.get(key, key).casefold()
