@@ -80,12 +80,12 @@ SOURCES = {name: path.read_text(encoding="utf-8") for name, path in modules().it
 DOOR = {
     "fusing": "KernelMode Traced as_kernel run_at_batch run_kernel trace_leaves trace_point",
     "scalar_program": "CannotFuseError ScalarProgram",
-    "building": "linear",
     "building.unrolling": "called_by",
-    "cpu.size": "lanes_of",
+    "price": "MICROSECONDS SMALL_PRODUCT counts_of equations_of in_kernel kernel_seconds "
+    "kernel_size least_of_modes least_seconds of_entries operations_of seconds unrolled",
 }
 """What the engine may know of kernels: a function traced at a point, its scalar program or a
-refusal, what runs it; and of primitives what a kernel makes of them."""
+refusal, what runs it; of primitives what a kernel makes of them; and prices."""
 
 
 def test_the_engine_sees_kernels_through_a_door():

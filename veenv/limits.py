@@ -1,6 +1,6 @@
 """Limits and thresholds of the package, each once and with its reason.
 
-Weights of the price model are in `veenv/engine/price.py`; properties of formats and machines stand
+Weights of the price model are in `veenv/kernel/price.py`; properties of formats and machines stand
 beside what has them.
 """
 

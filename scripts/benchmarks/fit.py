@@ -1,4 +1,4 @@
-"""Fits the numbers by which veenv prices programs: of `veenv.engine.price`, and of operations."""
+"""Fits the numbers by which veenv prices programs: of `veenv.kernel.price`, and of operations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from scripts.benchmarks.functions.register import SETS
 from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
-from veenv.engine.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.size import size_of
 from veenv.kernel.fusing import fuse, trace_point
+from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.measure.timing import interleaved, machine
 from veenv.orders.documents import write_text
@@ -82,7 +82,7 @@ def fit(
     """Fits what programs and operations take, in float32.
 
     `prices` measures JAX's two modes and `jacve` under two orders, by XLA and as one kernel, and
-    fits the numbers of `veenv/engine/price.py` by relative errors; what the measurements leave open
+    fits the numbers of `veenv/kernel/price.py` by relative errors; what the measurements leave open
     stays as it was. Measurements are kept: a later run replaces those of the same function, form
     and batch. `weights` measures divisions and functions within programs of multiplications and
     additions on one core, as the difference that twenty-four of them make. The unit is what one

@@ -18,8 +18,9 @@ from scripts.benchmarks.programs import MODES, Timings, compiled
 from scripts.benchmarks.tables import Table, named
 from veenv.rules.passes import REFUSALS
 
-_AT_LOOPS, _AT_POINTS = (256, 4096), (512,)
-"""Batches of long loops, whose reverse mode fills the memory, and of batches inside already."""
+_AT_STEPS, _AT_LOOPS, _AT_POINTS = (1, 256, 4096, 65536), (256, 4096), (512,)
+"""Batches of steps, of long loops, whose reverse mode fills the memory, and of batches
+inside already."""
 
 
 def alone(fun: Callable[..., Any], argnums: Any) -> Callable[[Jacobian], Step]:
@@ -36,7 +37,7 @@ ALL: Mapping[str, tuple[Callable[[Jacobian], Step], tuple[Any, ...]]] = {
 
 def fuse(
     step: tuple[str, ...] = (),
-    batch: tuple[int, ...] = (1, 256, 4096, 65536),
+    batch: tuple[int, ...] = (),
     seconds: float = 3.0,
     parts: tuple[Literal["steps", "systems"], ...] = ("steps",),
     matrices: tuple[str, ...] = (),
@@ -51,15 +52,15 @@ def fuse(
 
     Args:
         step: names of steps; all by default.
-        batch: numbers of points; loops are measured at 256 and 4,096 of them, functions with points
-            inside at 512.
+        batch: numbers of points, by default 1, 256, 4,096 and 65,536, of systems 1, 64 and 2,048;
+            loops are measured at 256 and 4,096 of them, functions with points inside at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
-        parts: the steps, and systems: solves and factors of one matrix, beside XLA's.
-        matrices: names of functions of a matrix; all by default.
+        parts: the steps, and systems: solves and factors of one matrix, beside XLA's (six minutes).
+        matrices: names of functions of a matrix; Cholesky, solve and QR by default.
         size: rows of the matrices.
     """
     if "systems" in parts:
-        yield from linear_algebra(matrices, size, batch, seconds)
+        yield from linear_algebra(matrices, size, batch or (1, 64, 2048), seconds)
     if "steps" not in parts:
         return
     compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
@@ -67,7 +68,7 @@ def fuse(
     table = Table(*columns, key=2)
     yield table
     for name in named(step, ALL, "step"):
-        sizes = _AT_POINTS if name.removesuffix(", value") in POINTS else batch
+        sizes = _AT_POINTS if name.removesuffix(", value") in POINTS else batch or _AT_STEPS
         for count in (s for s in sizes if name not in LOOPS or s in _AT_LOOPS):
             make, point = ALL[name]
             args = jax.tree.map(_keys_apart, points(point, count))

@@ -1,4 +1,4 @@
-"""Measured times of forms of Jacobians, and the numbers of `veenv.engine.price` fitted to them."""
+"""Measured times of forms of Jacobians, and the numbers of `veenv.kernel.price` fitted to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.price import MICROSECONDS, counts_of, kernel_seconds, seconds
+from veenv.kernel.price import MICROSECONDS, counts_of, kernel_seconds, seconds
 from veenv.orders.documents import write_text
 from veenv.rules import walk
 

@@ -87,6 +87,12 @@ def test_what_it_says_is_taken_is_taken(name):
     assert ("veenv_fused" in text) == (program == "kernel")
 
 
+def test_it_says_what_fuse_is_at_one_point():
+    for batch in (1, 64):
+        said = str(veenv.explain(lambda x: jnp.tanh(jnp.outer(x, x)), np.ones(24), batch=batch))
+        assert ("veenv.fuse is XLA's program at one point" in said) == (batch == 1)
+
+
 def test_lines_are_the_users():
     def two_lines(x):
         y = jnp.sin(x)

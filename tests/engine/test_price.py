@@ -11,10 +11,10 @@ import pytest
 from jax import lax
 
 from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
-from veenv.engine.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu import size
 from veenv.kernel.fusing import trace_point
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
 
 X = np.linspace(0.3, 1.2, 40_000, dtype=np.float32)
 

@@ -150,7 +150,7 @@ def test_what_is_written_at_a_place_that_is_computed_is_in_the_loop(shape):
 
 
 def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):
-    monkeypatch.setattr(unrolling, "_VERY_LONG", 500)
+    monkeypatch.setattr(unrolling, "_LONG", 500)
     values = jax.vmap(lambda t: jnp.sin(t + jnp.tanh(t * jnp.exp(-t * t))) / (1 + t * t))
     assert num_loops(assert_equal(values, normal(100)))
 

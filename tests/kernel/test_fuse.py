@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export, lax
 
 import veenv
 from tests.oracles.jacobians import assert_same, quick_jit
+from veenv.kernel import fusing
 from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -268,3 +270,29 @@ def test_wrong_arguments():
         veenv.fuse(smooth, static_argnums=7)
     with pytest.raises(TypeError, match="'str'"):
         veenv.fuse(jnp.sin)("x")
+
+
+def factor(a, x):
+    """Long and dense: with one point a library's factor is at least as fast."""
+    return lax.linalg.cholesky(a) @ x
+
+
+def test_at_one_point_xla_runs_what_it_is_faster_at(monkeypatch):
+    a = np.random.default_rng(0).normal(size=(64, 64))
+    args = a @ a.T / 64 + np.eye(64), np.linspace(1, 2, 64)
+    expected = np.linalg.cholesky(args[0]) @ args[1]
+    slopes = jax.grad(lambda *args: jnp.cos(factor(*args)).sum(), (0, 1))(*args)
+    fused = veenv.fuse(factor)
+    many = [np.stack([x] * 9) for x in args]
+    one, wide = jax.jit(fused), jax.jit(jax.vmap(fused))
+    assert "veenv_fused" not in one.lower(*args).as_text()
+    assert "veenv_fused" in wide.lower(*many).as_text()
+    for values in (one(*args), wide(*many)[0], fused(*args)):
+        assert_same(values, jnp.asarray(expected), 1e-12)
+    assert_same(jax.grad(lambda *args: jnp.cos(fused(*args)).sum(), (0, 1))(*args), slopes, 1e-10)
+    monkeypatch.setattr(fusing, "is_slow_alone", lambda traced, program: False)
+    asked = jax.jit(veenv.fuse(factor))
+    assert "veenv_fused" in asked.lower(*args).as_text()
+    assert_same(asked(*args), jnp.asarray(expected), 1e-12)
+    with pytest.raises(ValueError, match="cannot be exported"):
+        export.export(jax.jit(fused))(*args)

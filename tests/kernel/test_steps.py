@@ -51,8 +51,19 @@ def backwards(a: Any) -> Any:
     return lax.scan(step, start, jnp.arange(300.0, dtype=a.dtype), reverse=True)
 
 
+def following(a: Any) -> Any:
+    """The next rate is stacked, and nothing else reads it."""
+
+    def step(c: Any, _: None) -> Any:
+        y, rate = c
+        rate = jnp.cos(1.1 * rate)
+        return (0.9 * y + a, rate), (y, rate)
+
+    return lax.scan(step, (a, jnp.full_like(a, 0.5)), None, length=100)
+
+
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("fun", [adam, decaying, backwards])
+@pytest.mark.parametrize("fun", [adam, decaying, backwards, following])
 def test_values(fun: Any, wide: bool):
     with jax.enable_x64(wide), jax.numpy_dtype_promotion("standard"):
         a = jnp.linspace(1.0, 3.0, 21)

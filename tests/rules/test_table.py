@@ -32,7 +32,7 @@ ALLOWED = {
     "kernel/building/formulas.py": "functions that compute what primitives mean",
     "kernel/building/linear.py": "functions that unroll",
     "kernel/building/moves.py": "functions that unroll",
-    "engine/price.py": "operations of scalar programs",
+    "kernel/price.py": "operations of scalar programs",
     "kernel/scalar_program.py": "operations of scalar programs",
     "kernel/building/random_numbers.py": "functions that unroll",
     "kernel/building/reductions.py": "functions that unroll",

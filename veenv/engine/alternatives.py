@@ -25,11 +25,11 @@ import numpy as np
 
 from veenv import _compat, limits
 from veenv.engine.known import Known
-from veenv.engine.price import SMALL_PRODUCT
 from veenv.engine.request import Name, Request
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
+from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
 from veenv.rules.passes import REFUSALS
 from veenv.rules.table import facts

@@ -23,18 +23,18 @@ from veenv.engine.alternatives import (
 from veenv.engine.api import jacve
 from veenv.engine.form_selection import Considered, Form, KernelForm, kernel_of, menu_of, watched
 from veenv.engine.jacobian import entries_of
-from veenv.engine.price import (
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
+from veenv.kernel.building.unrolling import called_by
+from veenv.kernel.fusing import Traced, trace_point
+from veenv.kernel.price import (
     equations_of,
     kernel_seconds,
     kernel_size,
     least_seconds,
     unrolled,
 )
-from veenv.graph.graph import Graph
-from veenv.graph.linearisation import Linearisation, linearise
-from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
-from veenv.kernel.building.unrolling import called_by
-from veenv.kernel.fusing import Traced, trace_point
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.orders.resolve import resolve_order
 from veenv.rules import walk
@@ -361,6 +361,10 @@ def _advice(
         yield from _smaller(made, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
+        if min(row.seconds or inf for row in kernels) > min(
+            row.seconds or inf for row in rows if row.program == "XLA"
+        ):
+            yield "veenv.fuse is XLA's program at one point where its kernel is slower, as here"
     if any(row.taken for row in kernels):
         yield (
             "nothing has to; veenv.fuse around the whole step that uses the Jacobian keeps its "
@@ -432,7 +436,7 @@ class _Lines:
             if called is not None:
                 self._enter(called[0], [flags[k] for k in called[1]], here, times)
             elif loop is not None and loop.length is not None:
-                self._enter(loop.body, _settled(loop, flags), here, times * loop.length)
+                self._enter(loop.body, loop.dependent(flags)[0], here, times * loop.length)
             elif facts(equation.primitive.name).form:
                 for body in _compat.bodies(equation.params):
                     self._enter(body, [True] * len(body.invars), here, times)
@@ -446,16 +450,6 @@ class _Lines:
     def _enter(self, body: Any, flags: Sequence[bool], line: str, times: int) -> None:
         opened = _compat.open_jaxpr(body)
         self.add(opened, compress(opened.invars, flags), line, times)
-
-
-def _settled(loop: walk.LoopParts, flags: Sequence[bool]) -> list[bool]:
-    """Which variables of a step depend on what those do that the loop starts with."""
-    body, (_, start, end) = _compat.open_jaxpr(loop.body), loop.ends
-    depends = walk.dependent(body, compress(body.invars, flags))
-    carried = zip(flags[start:end], body.outvars, strict=False)
-    after = [flag or _is_in(v, depends) for flag, v in carried]
-    found = [*flags[:start], *after, *flags[end:]]
-    return found if found == flags else _settled(loop, found)
 
 
 def _is_in(atom: Any, variables: Container[Any]) -> bool:

@@ -1,7 +1,7 @@
 """Selects, in a trace, the form of a Jacobian with the least price at the batch.
 
 Forms are eliminations in one order or several, JAX's own modes, and one of the eliminations as one
-kernel.  All give the same; `veenv.engine.price` predicts the seconds that each takes.
+kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.engine import materialise
 from veenv.engine.alternatives import Forms, JaxMode
-from veenv.engine.price import (
+from veenv.engine.request import Request
+from veenv.graph.program import normalise_argnums
+from veenv.kernel.fusing import Traced, run_at_batch, run_kernel, trace_leaves, trace_point
+from veenv.kernel.price import (
     counts_of,
     equations_of,
     kernel_seconds,
@@ -32,9 +35,6 @@ from veenv.engine.price import (
     operations_of,
     seconds,
 )
-from veenv.engine.request import Request
-from veenv.graph.program import normalise_argnums
-from veenv.kernel.fusing import Traced, run_at_batch, run_kernel, trace_leaves, trace_point
 from veenv.kernel.scalar_program import ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_key

@@ -23,6 +23,7 @@ from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.building.callbacks import Carried, carried_out
 from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, leaf_of, unroll
+from veenv.kernel.price import counts_of, kernel_seconds, seconds
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leaves
@@ -102,8 +103,22 @@ class Traced:
     def program(self, limit: int = limits.MAX_OPERATIONS) -> ScalarProgram:
         """The scalar program, unrolled, of so many operations at most."""
         largest = _largest.get()
+        alone = self._kernel()
+        if alone is not None and alone.size <= min(limit, largest):
+            return alone
         size = largest if largest < limits.MAX_OPERATIONS else inf
         return unroll(self.carried.closed, min(limit, largest), size)
+
+    def _kernel(self) -> ScalarProgram | None:
+        """The program of the kernel that this is, such as of a Jacobian; None of others."""
+        jaxpr = _compat.open_jaxpr(self.closed)
+        for one in jaxpr.eqns if len(jaxpr.eqns) == 1 else ():
+            kernel, same = one.params.get("kernel"), one.invars == jaxpr.invars
+            if isinstance(kernel, primitive.Fused) and same and one.outvars == jaxpr.outvars:
+                program = kernel.program
+                whole = isinstance(program, ScalarProgram) and len(program.outputs)
+                return program if whole == len(one.outvars) else None
+        return None
 
     def remembered(self) -> ScalarProgram | Finished:
         """The same without a limit, or what another process has left of it on disk.
@@ -288,7 +303,8 @@ def fuse(
     Derivatives inside (`jacve`, `hessian`, `jax.grad`, `jax.jvp` and the like) are part of the
     kernel; the batch is what `jax.vmap` makes of it, in any nesting. Derivatives of the result are
     kernels of their own where they can be. It is compiled at the first call for each shape, as by
-    `jax.jit`, inside of which it can be used too; where there are no kernels XLA compiles it.
+    `jax.jit`, inside of which it can be used too; where there are no kernels XLA compiles it, and
+    where XLA's program is predicted to be faster at one point.
 
     Args:
       fun: a function of pytrees of arrays and numbers, at one point.
@@ -349,7 +365,15 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 place = _line_of(error.primitive, closed)
         raise error.at(place or _place(fun)) from None
     own = [k for k in program.written() if k < len(made.closed.out_avals)]
-    return run_kernel(made, program, made.differentiable(own), again=_again)
+    xla = made.differentiable(own)
+    instead = lambda n: xla if n == 1 and is_slow_alone(made, program) else None  # noqa: E731
+    return run_kernel(made, program, xla, instead, _again)
+
+
+def is_slow_alone(traced: Traced, program: ScalarProgram | Finished) -> bool:
+    """Whether a kernel is predicted to take longer at one point than XLA's program."""
+    kernel = kernel_seconds(program, 1) if isinstance(program, ScalarProgram) else program.seconds
+    return attempt(lambda: kernel > seconds(counts_of(traced.closed), 1), lambda: False)
 
 
 def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
@@ -376,7 +400,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
     """For any number of points a function of arrays as a kernel; None where it cannot be one."""
 
     @functools.cache
-    def made() -> Callable[..., list[Any]] | None:
+    def made(alone: bool) -> Callable[..., list[Any]] | None:
         leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in inputs]
         tree = jax.tree.structure((tuple(leaves), {}))
         traced = trace_leaves(fun, leaves, tree, range(len(leaves)))
@@ -384,7 +408,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
             program = attempt(traced.remembered, lambda: None)
         except CannotFuseError:
             return None
-        if program is None:
+        if program is None or (alone and is_slow_alone(traced, program)):
             return None
 
         def run(*operands: Any) -> list[Any]:
@@ -392,7 +416,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
 
         return run
 
-    return lambda points: made()
+    return lambda points: made(points == 1)
 
 
 def as_kernel(

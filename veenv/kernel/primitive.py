@@ -140,7 +140,7 @@ class Fused(Batched):
         It is not kept here: it refers to this object, and JAX holds what refers to a function as
         long as the function.
         """
-        key = self.program.digest(), self.instead is None
+        key = self.program.digest(), self.instead is None, self.again is None
         with _lock:
             found = _recent.pop(key, None) or jax.jit(self._alone)
             _recent[key] = found
@@ -160,7 +160,7 @@ class Fused(Batched):
 
 
 _lock = threading.RLock()
-_recent: OrderedDict[tuple[str, bool], Callable[..., Any]] = OrderedDict()
+_recent: OrderedDict[tuple[str, bool, bool], Callable[..., Any]] = OrderedDict()
 
 
 def forget() -> None:
@@ -328,9 +328,10 @@ def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:
 
 def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     exported = _compat.is_export(ctx)
-    if kernel.instead is not None and (exported or _compat.is_partitioned(ctx)):
+    asked = isinstance(kernel, Fused) and (kernel.instead is None or kernel.again is not None)
+    if not asked and (exported or _compat.is_partitioned(ctx)):
         return _lower_xla(ctx, *operands, kernel=kernel)
-    if exported and isinstance(kernel, Fused):
+    if exported:
         raise ValueError(
             "a fused kernel is machine code of this process and cannot be exported; for jax.export "
             'leave veenv.fuse away and take kernel="auto" or "xla", or write C with '
@@ -339,11 +340,9 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     batch = math.prod(kernel.batch_of(ctx.avals_in))
     if batch == 0:
         return _lower_xla(ctx, *operands, kernel=kernel)
+    fastest = functools.partial(_lower_fastest, ctx, *operands, kernel=kernel, batch=batch)
     usual = functools.partial(_lower_xla, ctx, *operands, kernel=kernel)
-    if kernel.instead is None:
-        return _lower_point(ctx, *operands, kernel=kernel)
-    of_batch = functools.partial(_lower_fastest, ctx, *operands, kernel=kernel, batch=batch)
-    return attempt(of_batch, usual)
+    return fastest() if asked else attempt(fastest, usual)
 
 
 def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:

@@ -36,7 +36,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -65,6 +64,8 @@ ROUNDED = "rounded"
 COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutative)
 FREE = frozenset({"input", "const", "view", "entry", "part"})
 """Operations that compute nothing."""
+INDEX = "int32"
+"""Dtype of counters and places."""
 _OTHER = FREE | {"array", "loop"}
 
 
@@ -326,13 +327,20 @@ class ScalarProgram:
     def work(self) -> int:
         """What computing a point takes, in multiplications: the sum of the operations' weights.
 
-        A sine and a cosine of one number share most of their work. An addition is free where one of
+        A sine and a cosine of one number share most of their work. Places are computed once for all
+        points, beside the numbers. An addition is free where one of
         its operands is a product that nothing else needs: processors do both in one instruction.
         """
         return sum(part._work() * times for part, times in self.parts())
 
+    @functools.cached_property
+    def called(self) -> list[tuple[ScalarProgram, int]]:
+        """The loops in whose place a library can be called: their bodies, and how often each is."""
+        loops = ((op.attr, n) for part, n in self.parts() for op in part.ops if op.name == "loop")
+        return [(loop.body, n) for loop, n in loops if loop.routine]
+
     def _work(self) -> int:
-        names = Counter(map(operator.itemgetter(0, 3), self.ops))
+        names = Counter((op.name, op.attr) for op in self.ops if op.dtype != INDEX)
         total = self._filled
         total += sum(n * weight(*of) for of, n in names.items() if of[0] not in _OTHER)
         calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}

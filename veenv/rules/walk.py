@@ -160,6 +160,17 @@ class LoopParts(NamedTuple):
         tested, consts, carry, stacks = (list(ins[i:j]) for i, j in places)
         return tested, consts, carry, stacks
 
+    def dependent(self, flags: Sequence[bool]) -> tuple[list[bool], list[bool]]:
+        """Which operands and results of a step depend on operands of the loop that have a flag."""
+        opened, (_, start, end) = _compat.open_jaxpr(self.body), self.ends
+        depends = dependent(opened, itertools.compress(opened.invars, flags))
+        results = [not is_literal(v) and v in depends for v in opened.outvars]
+        after = [flag or later for flag, later in zip(flags[start:end], results, strict=False)]
+        found = [*flags[:start], *after, *flags[end:]]
+        if found != flags:
+            return self.dependent(found)
+        return found, [*after, *results[end - start :]]
+
     @property
     def turns(self) -> range:
         """The numbers of the turns, in their order."""

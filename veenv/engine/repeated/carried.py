@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat, limits
-from veenv.engine import price
 from veenv.engine.known import Known
 from veenv.engine.repeated.at_point import PartEquation
 from veenv.engine.repeated.mapped import Rewriting
 from veenv.engine.repeated.points import Points
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program, trace
+from veenv.kernel.price import MICROSECONDS, in_kernel, of_entries, operations_of
 from veenv.rules import walk
 from veenv.rules.indexmap import sources
 from veenv.rules.table import facts
@@ -180,9 +180,9 @@ def _is_cheaper(stage: Points, takings: Sequence[_Taking]) -> bool:
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
     if rows * widest > size * limits.LISTED:
         return False  # no axes of them would be found
-    each = price.in_kernel(price.operations_of(stage.alone) * sum(stage.counts))
-    started = price.MICROSECONDS["loop"] * (1 + 2 * len(takings))
-    return (rows - size) * each <= started + price.of_entries(rows * entries)
+    each = in_kernel(operations_of(stage.alone) * sum(stage.counts))
+    started = MICROSECONDS["loop"] * (1 + 2 * len(takings))
+    return (rows - size) * each <= started + of_entries(rows * entries)
 
 
 def _repeated(every: _Takings) -> _Takings:

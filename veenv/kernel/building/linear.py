@@ -16,8 +16,15 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
-from veenv.kernel.building.nests import INDEX, Index, Matrix, Nest, Number
-from veenv.kernel.scalar_program import FLOATS, ROUNDED, CannotFuseError, Workspace, dtype_name
+from veenv.kernel.building.nests import Index, Matrix, Nest, Number
+from veenv.kernel.scalar_program import (
+    FLOATS,
+    INDEX,
+    ROUNDED,
+    CannotFuseError,
+    Workspace,
+    dtype_name,
+)
 
 _UNROLLED = 300  # products: about those of a system of 8 with as many right sides
 
@@ -88,14 +95,16 @@ def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
             n.set(column, i, to=entry)
 
         n.loop(after, size, scale)
-        across = column._replace(strides=column.strides[::-1])
+        across = column.turned
         n.loop(
             after,
             size,
-            lambda i: _subtract(n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1)),
+            lambda i: _subtract(
+                n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1), size // 3
+            ),
         )
 
-    potrf = n.routine("potrf", "L", size, (m, size, size), size, (failed, 1, 1))
+    potrf = n.routine("potrf", "U", size, (m.turned, size, size), size, (failed, 1, 1))
     n.block(lambda: n.loop(0, size, step), potrf)
     fill(0, lambda i: (n.plus(i, 1), size))
     n.where(n.test("ne", n.get(failed, 0), 0), lambda: fill(np.nan, lambda i: (0, n.plus(i, 1))))
@@ -103,7 +112,15 @@ def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
 
 
 def _subtract(
-    n: Nest, x: Matrix, i: Index, factor: Number, y: Matrix, k: Index, first: Index, last: Index
+    n: Nest,
+    x: Matrix,
+    i: Index,
+    factor: Number,
+    y: Matrix,
+    k: Index,
+    first: Index,
+    last: Index,
+    usual: int = 0,
 ) -> None:
     """Takes a multiple of a row of y from row i of x, from a column on."""
     product = {"attr": ROUNDED} if n.unrolled else {}  # what cancels in LAPACK cancels
@@ -111,7 +128,7 @@ def _subtract(
     def step(j: Index) -> None:
         n.set(x, i, j, to=n.sub(n.get(x, i, j), n.mul(factor, n.get(y, k, j), **product)))
 
-    n.loop(first, last, step)
+    n.loop(first, last, step, usual=usual)
 
 
 def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
@@ -139,8 +156,8 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
         )
 
     trsm = n.routine(
-        "trsm", "L", "L", "N", "U" if unit else "N", size, columns, 1.0,
-        (known, size, size), size, (solved, size, columns), size,
+        "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0,
+        (known.turned, size, size), size, (solved.turned, columns, size), columns,
     )  # fmt: skip
     n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
     x = n.entries(solved, size, columns)
@@ -259,11 +276,11 @@ def _geqrf(b: Builder, a: Ids) -> Sequence[Ids]:
         _reflect(n, (m, k, after, rows, columns), m, k, factor, sums)
 
     work = Workspace(n.dtype, 32 * columns)
-    geqrf = n.routine(
-        "geqrf", rows, columns, (m, rows, columns), rows, (factors, steps, 1), work, work.size,
-        Workspace(INDEX, 1),
+    gelqf = n.routine(  # of the transpose
+        "gelqf", columns, rows, (m.turned, columns, rows), columns, (factors, steps, 1), work,
+        work.size, Workspace(INDEX, 1),
     )  # fmt: skip
-    n.block(lambda: n.loop(0, min(steps, rows - 1), step), geqrf)
+    n.block(lambda: n.loop(0, min(steps, rows - 1), step), gelqf)
     return [n.entries(m, rows, columns), n.entries(factors, steps, 1)[:, 0]]
 
 
@@ -303,11 +320,12 @@ def _reflected(
         _reflect(n, (m, k, k if within else 0, rows, columns), vectors, k, n.get(known, k), sums)
 
     work = Workspace(n.dtype, 32 * columns)
-    ormqr = n.routine(
-        "ormqr", "L", "N" if backwards else "T", rows, columns, count, (vectors, *a.shape), rows,
-        (known, count, 1), (m, rows, columns), rows, work, work.size, Workspace(INDEX, 1),
+    ormlq = n.routine(  # of the transposes
+        "ormlq", "R", "N" if backwards else "T", columns, rows, count,
+        (vectors.turned, *a.shape[::-1]), a.shape[1], (known, count, 1),
+        (m.turned, columns, rows), columns, work, work.size, Workspace(INDEX, 1),
     )  # fmt: skip
-    n.block(lambda: n.loop(0, count, step), ormqr)
+    n.block(lambda: n.loop(0, count, step), ormlq)
     return n.entries(m, rows, columns)
 
 
@@ -342,7 +360,7 @@ def _reflect(
     each(lambda j: n.set(sums, j, 0, to=n.get(x, top, j)))
     n.loop(after, rows, add_row)
     each(scale)
-    across = sums._replace(strides=sums.strides[::-1])
+    across = sums.turned
     n.loop(
         after,
         rows,
@@ -369,9 +387,9 @@ def product(b: Builder, left: Ids, right: Ids) -> Ids:
             lambda j: n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j)))),
         )
 
-    gemm = n.routine(
-        "gemm", "N", "N", rows, columns, terms, 1.0, (x, rows, terms), rows, (y, terms, columns),
-        terms, 0.0, (m, rows, columns), rows,
+    gemm = n.routine(  # of the transposes
+        "gemm", "N", "N", columns, rows, terms, 1.0, (y.turned, columns, terms), columns,
+        (x.turned, terms, rows), terms, 0.0, (m.turned, columns, rows), columns,
     )  # fmt: skip
     n.block(
         lambda: n.loop(0, rows, lambda i: n.loop(0, terms, lambda k: add(i, k))),

@@ -267,7 +267,8 @@ def _tabulated(
     numbers = {s.input: s for s in slots if len(s.order) == 1 and b.value(s.start) is not None}
     found, last = steps.tables(
         ops,
-        [*(slot.ahead for slot in slots), *stacked],
+        [slot.ahead for slot in slots],
+        stacked,
         {i: (slot.start, slot.ahead) for i, slot in numbers.items()},
         {i: entries for i, (_, entries) in columns.items()},
         order,

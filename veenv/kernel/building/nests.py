@@ -16,7 +16,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, constant
-from veenv.kernel.scalar_program import Buffer, Leaf, Loop, Routine, ScalarProgram
+from veenv.kernel.scalar_program import INDEX, Buffer, Leaf, Loop, Routine, ScalarProgram
 
 
 class Number(NamedTuple):
@@ -28,7 +28,6 @@ class Number(NamedTuple):
 
 Index = Number | int
 """The place of an entry, or a bound of a loop."""
-INDEX = "int32"
 _FEW = 4  # steps that are written one after the other
 
 
@@ -38,6 +37,11 @@ class Matrix(NamedTuple):
     array: int
     start: int
     strides: tuple[int, ...]
+
+    @property
+    def turned(self) -> Matrix:
+        """The transpose."""
+        return self._replace(strides=self.strides[::-1])
 
 
 class _Level:
@@ -227,11 +231,12 @@ class Nest:
         stop: Index,
         step: Callable[..., Any],
         *carry: Number,
-        usual: int = limits.UNKNOWN_STEPS,
+        usual: int = 0,
     ) -> list[Number]:
         """Runs `step` for each index; returns what is carried, which it takes and gives.
 
-        `usual` is about how many steps there are where the bounds are not known.
+        `usual` is about how many steps there are where the bounds are not known; by default half of
+        those to the end, such as where each turn of a loop around begins one later.
         """
         bounds: Any = start, stop
         known = isinstance(start, int) and isinstance(stop, int)
@@ -240,13 +245,14 @@ class Nest:
                 carry = tuple(step(i, *carry) or ())
             return [*carry]
         length = bounds[1] - bounds[0] if known else None
+        half = stop // 2 + 1 if isinstance(stop, int) else limits.UNKNOWN_STEPS
         goes_on = None if known else lambda i: self.test("lt", i, stop)
 
         def body(i: Number, *numbers: Number) -> list[Any]:
             return [self.op("add", i, 1, dtype=INDEX), *(step(i, *numbers) or ())]
 
         first = self.op("convert", start, dtype=INDEX)
-        return self._loop(body, [first, *carry], length, usual, goes_on)[1:]
+        return self._loop(body, [first, *carry], length, usual or half, goes_on)[1:]
 
     def block(self, body: Callable[[], Any], routine: Routine | None) -> None:
         """Runs `body`, which writes arrays alone, or has a library do the same for each point."""

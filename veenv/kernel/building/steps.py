@@ -43,7 +43,8 @@ def by_number(
 
 def tables(
     ops: Sequence[Op],
-    results: Sequence[int],
+    carries: Sequence[int],
+    stacked: Sequence[int],
     carried: Mapping[int, tuple[int, int]],
     columns: Mapping[int, Sequence[int]],
     order: Sequence[int],
@@ -53,7 +54,8 @@ def tables(
 
     Args:
       ops: the body's; arguments come before what they are arguments of.
-      results: what a step gives: next carries, and what is stacked.
+      carries: the next value of each number that is carried.
+      stacked: what is stacked.
       carried: for each number that is carried and starts as a constant its start and next value.
       columns: the steps' entries of stacked arrays.
       order: the numbers of the steps, as they follow each other.
@@ -61,10 +63,11 @@ def tables(
     """
     ahead = {i: after for i, (_, after) in carried.items()}
     flags, alone = by_number(ops, ahead, columns, b)
+    results = {*carries, *stacked}
     used = depth_first(ops, [i for i in results if not flags[i]])
     read = {a for i in used if not flags[i] for a in ops[i].args}
     wanted = {i for i in (*read, *results) if flags[i] and ops[i].name != "const"}
-    wanted -= {ahead[i] for i in alone} - read
+    wanted -= {ahead[i] for i in alone} - read - {*stacked}
     computed = sorted(depth_first(ops, [*wanted, *(ahead[i] for i in alone)]))
     saved = sum(weight(ops[i].name, ops[i].attr) for i in computed if ops[i].args)
     # a number that is read from a table takes as long as a multiplication

@@ -36,6 +36,7 @@ from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
 from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
+from veenv.kernel.price import equations_of, kernel_size
 from veenv.kernel.scalar_program import (
     DTYPES,
     FREE,
@@ -144,8 +145,8 @@ def refused(dtype: Any) -> CannotFuseError:
     )
 
 
-_VERY_LONG = 16 * limits.BODY
-"""Operations that take ten seconds to compile; half as many by a loop may run a quarter longer."""
+_LONG, _VERY_LONG = 4 * limits.BODY, 16 * limits.BODY
+"""Operations that compile in half a second and in ten; half as many by a loop run about as fast."""
 _TELLING = 2  # steps of a loop that tell what the others come to
 
 
@@ -197,10 +198,11 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
         if long:
             return _program(closed, limit, size, batches=batches, longest=limit)
         raise
-    if size_of(program) > _VERY_LONG:
+    length = size_of(program)
+    if length > _LONG and length > min(_VERY_LONG, kernel_size(equations_of(closed))):
         with suppress(CannotFuseError):
-            other = _program(closed, limit, size, batches=True)
-            if 2 * size_of(other) < size_of(program) and 4 * other.executed < 5 * program.executed:
+            other = _program(closed, length, size, batches=True)
+            if 2 * size_of(other) < length and other.executed < limits.FEWER * program.executed:
                 return other
     return program
 

@@ -16,7 +16,7 @@ from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table, uniform, wit
 from veenv.kernel.cpu.compile import LIBRARY, Objects, is_known, objects_of
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, module, suffix
 from veenv.kernel.cpu.layout import Leaves
-from veenv.kernel.cpu.size import writes_of
+from veenv.kernel.cpu.size import FEW, writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.ordering import Place
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
@@ -24,7 +24,6 @@ from veenv.rules.operations import OPERATIONS
 
 _COUNTING = frozenset("add sub mul eq ne lt le gt ge".split())
 """Operations of counters, which one number has for all lanes."""
-_FEW = 4  # lanes in which loops take as long as a library for one point
 
 
 class _Where(NamedTuple):
@@ -116,7 +115,7 @@ class Instructions(Emitter, Backend[Stored]):
         if lanes == 1:
             run()
         else:
-            few = self.emit(f"icmp sle i64 %filled, {lanes // _FEW}")
+            few = self.emit(f"icmp sle i64 %filled, {lanes // FEW}")
             self.either(few, run, lambda: self._repeated(loop))
         return []
 

@@ -18,6 +18,7 @@ from veenv.kernel.cpu.compile import MachineCode, Objects, objects_of
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
 from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
 from veenv.kernel.cpu.size import Written, lanes_of, written
+from veenv.kernel.price import kernel_seconds
 from veenv.kernel.scalar_program import Leaf, ScalarProgram
 
 NAME = "transpose"
@@ -108,9 +109,8 @@ class Layout(NamedTuple):
 
 def layout_of(program: ScalarProgram) -> Layout:
     """The layout of a program's kernel of many points."""
-    single = any(o.name == "loop" and o.attr.routine for p, _ in program.parts() for o in p.ops)
     leaves = program.inputs, written(program)
-    return Layout(lanes_of(program), program.executed, *leaves, single)
+    return Layout(lanes_of(program), program.executed, *leaves, bool(program.called))
 
 
 class LeafRecord(ctypes.Structure):
@@ -195,6 +195,7 @@ class Finished:
     outputs: tuple[Leaf, ...]  # shape and dtype of each output leaf
     copies: dict[int, int]  # of the output leaves those that are copies of input leaves
     constants: dict[int, np.ndarray]  # and those that are constants
+    seconds: float  # predicted of one point
     layout: Layout
     objects: Objects
 
@@ -246,7 +247,7 @@ def _finished(head: dict[str, Any], arrays: Sequence[bytes]) -> Finished | None:
         dtypes = np.int64, np.int64, outputs[k].dtype
         made.append(Written(outputs[k], stored, (), *(_array(parts, d) for d in dtypes)))
     layout = Layout(head["lanes"], head["executed"], inputs, made, head["single"])
-    return Finished(head["digest"], outputs, copies, constants, layout, objects)
+    return Finished(head["digest"], outputs, copies, constants, head["seconds"], layout, objects)
 
 
 def keep(name: str, program: ScalarProgram) -> None:
@@ -262,6 +263,7 @@ def keep(name: str, program: ScalarProgram) -> None:
         "lanes": layout.lanes,
         "executed": layout.executed,
         "single": layout.single,
+        "seconds": kernel_seconds(program, 1),
         "inputs": program.inputs,
         "outputs": program.outputs,
         "copies": [*copies.items()],

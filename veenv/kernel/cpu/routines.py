@@ -38,14 +38,17 @@ def call(to: Any, loop: InLoop[Stored], routine: Routine, base: int) -> None:
 def _call(to: Any, loop: InLoop[Stored], routine: Routine, base: int, lane: str) -> None:
     addresses, written = list[str](), list[Callable[[], None]]()
     for one, size in zip(routine.arguments, workspace(loop.loop), strict=True):
+        array = loop.argument(one.argument) if isinstance(one, Buffer) else None
+        if isinstance(one, Buffer) and array is not None and _lies(to, one, array):
+            addresses.append(to.view_of(array, one.start, lane))
+            continue
         if isinstance(one, Buffer | Workspace):
             address = to.emit(f"getelementptr i8, ptr %kept, i64 {base}")
             addresses.append(address)
             base += size
         else:
             addresses.append(_constant(to, one, routine.dtype))
-        if isinstance(one, Buffer):
-            array = loop.argument(one.argument)
+        if isinstance(one, Buffer) and array is not None:
             _copy(to, one, array, lane, addresses[-1], back=False)
             if one.argument < loop.loop.carries:
                 written.append(lambda a=(one, array, lane, addresses[-1]): _copy(to, *a, back=True))
@@ -54,6 +57,12 @@ def _call(to: Any, loop: InLoop[Stored], routine: Routine, base: int, lane: str)
     to.lines.append(f"call void @{symbol}({', '.join(f'ptr {x}' for x in addresses)})")
     for copy in written:
         copy()
+
+
+def _lies(to: Any, buffer: Buffer, array: Stored) -> bool:
+    """Whether a point's entries follow one another in memory as a routine reads and writes them."""
+    near = array.width(to.lanes) * array.stride == np.dtype(array.dtype).itemsize
+    return near and not array.shared and buffer.strides == (buffer.shape[1], 1)
 
 
 def _constant(to: Any, value: str | int | float, dtype: str) -> str:

@@ -20,6 +20,8 @@ from veenv import limits
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.scalar_program import FREE, Leaf, Op, ScalarProgram, remembered
 
+FEW = 4
+"""Lanes in which loops take as long as a library for one point."""
 _ANGLE = 60  # what a sine and cosine count as: in the code they are polynomials, with branches
 _MOVED = 7  # what an entry counts as that is read, or written as it lies: it is interleaved
 _DIVISION = 6  # what a division counts as

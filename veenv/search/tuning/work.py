@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import binding as llvm
 
-from veenv.engine.price import kernel_limit
 from veenv.graph.graph import Graph
 from veenv.graph.identity import text_of_jaxpr
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
+from veenv.kernel.price import kernel_limit
 from veenv.measure.timing import near
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint

@@ -20,7 +20,7 @@ import numpy as np
 
 from veenv import _compat, limits
 from veenv.kernel.building import linear
-from veenv.kernel.cpu.size import lanes_of
+from veenv.kernel.cpu.size import FEW, lanes_of
 from veenv.kernel.scalar_program import ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
@@ -55,6 +55,7 @@ _PACKED = 0.33  # an operation of a kernel, in simple ones: it reads and writes 
 _SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are not vectorised as well
 _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
 _CONVOLVED = 4.0  # an operation of a convolution, in those of contractions
+_CALLED = 0.6  # what a library does for one operation of the loops in its place, in contractions
 _COMPLEX = 4.0  # an operation of complex numbers, in real ones
 _PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplications: it adds, stores
 _SOLVED = 40  # equations that linear algebra takes as long as: calls, with loops over pivots
@@ -100,9 +101,12 @@ def kernel_counts(program: ScalarProgram) -> np.ndarray:
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
     moved = written + sum(leaf.size for leaf in program.inputs) + 2 * program.stacked
-    work = program.work + _NEAR * program.placed
-    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * work, moved
+    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * _work(program), moved
     return found
+
+
+def _work(program: ScalarProgram) -> float:
+    return program.work + _NEAR * program.placed
 
 
 def in_kernel(operations: float) -> float:
@@ -118,10 +122,18 @@ def of_entries(products: float) -> float:
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
     """Predicted seconds of one kernel at a batch.
 
-    One point takes as long as a vector where each step of a loop waits for the one before.
+    One point takes as long as a vector where each step of a loop waits for the one before, but for
+    what a library computes for each of a few points.
     """
-    least = lanes_of(program) if program.size < program.executed else _LANES
-    return seconds(kernel_counts(program), max(batch, least))
+    lanes = lanes_of(program) if program.size < program.executed else _LANES
+    counts, points = kernel_counts(program), max(batch, lanes)
+    if program.called and batch <= max(1, lanes // FEW):
+        called = sum(n * _work(loop) for loop, n in program.called)
+        counts[0, _INDEX["flop"]] += batch * _CALLED * called
+        counts[0, _INDEX["simple"]] -= points * _PACKED * called
+        if batch == 1:  # what is read and written is transposed, of one point
+            counts[1, _INDEX["stored"]] *= _MOVED / points
+    return seconds(counts, points)
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
@@ -155,8 +167,12 @@ def kernel_size(equations: int) -> int:
 
 def equations_of(jaxpr: Any) -> int:
     """How many equations XLA takes about as long to compile as a jaxpr."""
-    solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every(jaxpr))
-    return len(walk.equations(jaxpr)) + _SOLVED * solved
+    total = 0
+    for equation in walk.equations(jaxpr):
+        body = _compat.inlinable(equation)
+        solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every([equation]))
+        total += 1 + _SOLVED * solved if body is None else equations_of(body)
+    return total
 
 
 def operations_of(jaxpr: Any) -> float:
@@ -285,8 +301,12 @@ class _Walk:
         parts = self._parts(equation, operands[0]) if operands else None
         if parts is not None:
             return parts
-        varies = any(v.varies for v in operands)
-        results = tuple(_Value(_size(v), varies) for v in equation.outvars)
+        flags, loop = [v.varies for v in operands], walk.loop_of(equation)
+        varies = [any(flags)] * len(equation.outvars)
+        if loop is not None and loop.length is not None:
+            varies = loop.dependent(flags)[1]
+        pairs = zip(equation.outvars, varies, strict=True)
+        results = tuple(_Value(_size(v), flag) for v, flag in pairs)
         if name.startswith("reduce_") and results[0].size == operands[0].size:
             name = "reshape"  # a sum over axes of one entry
         if name in ("stack", "concatenate"):
@@ -348,6 +368,7 @@ class _Walk:
         elif facts(name).form == "dot":
             self._add("flop", 2 * written * _summed(step.equation) * times, varies)
         elif facts(name).form == "matrix":
+            self._add("loop", times, varies)  # each point's call
             side = step.equation.invars[0].aval.shape[-1]
             self._add("flop", side * (step.ins[0].size + written) * times, varies)
         elif name.startswith("reduce_") and "window" not in name:
@@ -374,13 +395,12 @@ class _Walk:
 
 
 def _varying(step: _Step, body: Any) -> list[bool]:
-    """Over which arguments of a body a batch runs: of a `scan`, constants of a point may not."""
+    """Over which arguments of a body a batch runs: of a `scan`, those that depend on its points."""
     flags = [v.varies for v in step.ins]
     loop = walk.loop_of(step.equation)
     if loop is None or loop.length is None:
         return [any(flags)] * len(body.invars)
-    _, start, end = loop.ends
-    return [flag or (start <= k < end and any(flags)) for k, flag in enumerate(flags)]
+    return loop.dependent(flags)[0]
 
 
 def _find_repeats(steps: Sequence[_Step]) -> None:
