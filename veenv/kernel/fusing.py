@@ -112,12 +112,9 @@ class Traced:
     def _kernel(self) -> ScalarProgram | None:
         """The program of the kernel that this is, such as of a Jacobian; None of others."""
         jaxpr = _compat.open_jaxpr(self.closed)
-        for one in jaxpr.eqns if len(jaxpr.eqns) == 1 else ():
-            kernel, same = one.params.get("kernel"), one.invars == jaxpr.invars
-            if isinstance(kernel, primitive.Fused) and same and one.outvars == jaxpr.outvars:
-                program = kernel.program
-                whole = isinstance(program, ScalarProgram) and len(program.outputs)
-                return program if whole == len(one.outvars) else None
+        match [(e.params.get("kernel"), e.invars, e.outvars) for e in jaxpr.eqns]:
+            case [(primitive.Fused(program=ScalarProgram() as known), jaxpr.invars, jaxpr.outvars)]:
+                return known if len(known.outputs) == len(jaxpr.outvars) else None
         return None
 
     def remembered(self) -> ScalarProgram | Finished:

@@ -167,12 +167,11 @@ def kernel_size(equations: int) -> int:
 
 def equations_of(jaxpr: Any) -> int:
     """How many equations XLA takes about as long to compile as a jaxpr."""
-    total = 0
-    for equation in walk.equations(jaxpr):
-        body = _compat.inlinable(equation)
-        solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every([equation]))
-        total += 1 + _SOLVED * solved if body is None else equations_of(body)
-    return total
+    every = [(equation, _compat.inlinable(equation)) for equation in walk.equations(jaxpr)]
+    inner = [equations_of(body) for _, body in every if body is not None]
+    rest = [equation for equation, body in every if body is None]
+    solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every(rest))
+    return len(rest) + _SOLVED * solved + sum(inner)
 
 
 def operations_of(jaxpr: Any) -> float:

@@ -258,6 +258,11 @@ class Emitter:
             label = f"part{self._fresh}"  # a plain jump would be removed, and the blocks be one
             self._begin(label, f"br i1 %never, label %exit, label %{label}, !prof !1")
 
+    def append(self, text: str, length: int) -> None:
+        """An instruction without a value, which becomes so many."""
+        self.lines.append(text)
+        self._start -= length
+
     def _instruction(self, text: str) -> str:
         self._fresh += 1  # LLVM numbers values without a name so; names take it longer to read
         name = f"%{self._fresh}"

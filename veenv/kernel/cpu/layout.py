@@ -280,9 +280,8 @@ class Leaves:
         address = self._part(self._starts[number], leaf, place)
         self._emitter.declare("llvm.memcpy", _MEMCPY)
         size = count * self.lanes * _bytes(leaf)
-        self._emitter.lines.append(
-            f"call void @llvm.memcpy.p0.p0.i64(ptr {address}, ptr {source}, i64 {size}, i1 false)"
-        )
+        operands = f"ptr {address}, ptr {source}, i64 {size}, i1 false"
+        self._emitter.append(f"call void @llvm.memcpy.p0.p0.i64({operands})", 2 * count)
 
     def _separated(self, start: str, leaf: Leaf) -> Separated | SeparatedRows:
         """An input leaf whose part of this step begins at an address."""
