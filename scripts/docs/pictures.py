@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import itertools
 import json
 import shutil
 import sys
@@ -303,31 +302,6 @@ def fuse(path: Path) -> None:
     save(figure, path)
 
 
-def systems(path: Path) -> None:
-    """Fused solves and factors of a matrix over XLA's, by its rows and the batch."""
-    rows, colours = table("systems"), {"1": OTHER, "64": THIRD, "2,048": OURS}
-    names = list(dict.fromkeys(row["matrices"] for row in rows))
-    figure = canvas(9.5, 3)
-    for panel, name in zip(axes_of(figure, 1, len(names)), names, strict=True):
-        for batch, kind in itertools.product(colours, ("float32", "float64")):
-            shown = [
-                (int(row["rows"]), float(row["ratio"].strip("*")))
-                for row in rows
-                if (row["matrices"], row["batch"], row["dtype"]) == (name, batch, kind)
-            ]
-            style, label = ("-", f"{batch} points") if kind == "float32" else (":", None)
-            panel.plot(
-                *zip(*shown, strict=True), style, color=colours[batch], label=label, marker="."
-            )
-        panel.axhline(1, color=INK, lw=1)
-        panel.set_xscale("log", base=2)
-        panel.set_yscale("log")
-        panel.set_title(name, fontsize=9)
-        panel.set_xlabel("rows (dotted: float64)", fontsize=8)
-    panel.legend(frameon=False, fontsize=8)
-    save(figure, path)
-
-
 def tasks(path: Path) -> None:
     """Each task's best known order against its best classical one."""
     shares = {
@@ -461,7 +435,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "anytime": anytime, "elimination": elimination, "fuse": fuse, "gains": gains,
     "kernels": kernels, "learning-curves": learning_curves, "patterns": patterns,
     "realistic": realistic, "sparse": sparse, "step": step,
-    "structures": structures, "systems": systems, "tasks": tasks,
+    "structures": structures, "tasks": tasks,
 }  # fmt: skip
 """What draws each file of docs/pictures."""
 
