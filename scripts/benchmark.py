@@ -45,7 +45,7 @@ BENCHMARKS = {
          "--parts jacobians rollouts --small"),
         ("env", "env", "random play, with observations, other interfaces, growing graphs",
          "--parts play observations adapters growth --task Robertson --num-envs 16 --sizes 10 20 "
-         "--seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),
+         "--seconds 0.05 --repeats 1"),
         ("fit", "fit", "the numbers by which programs and operations are priced",
          "--parts prices weights --function reactor --batch 1 --points 64 --seconds 0.1 "
          "--repeats 2 --measurements {folder}/measurements.json --weights {folder}/weights.json"),
@@ -53,12 +53,11 @@ BENCHMARKS = {
          "--parts steps systems --step 'implicit Euler, kinetics' --matrices solve --size 4 12 "
          "--batch 64 --seconds 0.2"),
         ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
-         "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-         "--figures {folder}/kernels.json"),
+         "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5"),
         ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
          None),
         ("realistic", "realistic", "thirty functions that people differentiate",
-         "--function neuron --batch 1 --budget 1s --seconds 0.1 --figures {folder}/figures.json"),
+         "--function neuron --batch 1 --budget 1s --seconds 0.1"),
         ("searches", "searches", "budgets of searches, and graphs of thousands of vertices",
          "--parts budgets large --only markowitz --calls 1 --sizes 400 --seconds 1 --functions 2"),
         ("sparse", "sparse", "sparse Jacobians beside other libraries, writings, solutions",

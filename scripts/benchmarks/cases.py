@@ -15,7 +15,6 @@ from veenv import make_graph
 from veenv.env.rewards import classical_orders
 from veenv.graph.graph import CostModel
 from veenv.orders.shipped import best_for
-from veenv.tasks.random import random_function
 
 _COST_OF: dict[str, CostModel] = {"best-executed": "executed", "best-operations": "operations"}
 PUBLISHED = {
@@ -50,12 +49,6 @@ def find(name: str) -> Case:
         return OWN[name]
     task = veenv.tasks.get(name)
     return Case(task.name, task.fun, tuple(task.example_args()), task.argnums)
-
-
-def random_case(seed: int, equations: int) -> Case:
-    """A random scalar function of eight inputs and outputs."""
-    fun, point = random_function(seed, 8, equations, 8)
-    return Case(f"random, {equations} equations, seed {seed}", fun, point, tuple(range(len(point))))
 
 
 def orders_of(case: Case, wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:

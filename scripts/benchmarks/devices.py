@@ -145,16 +145,13 @@ def _said() -> Iterator[Path]:
 
 
 def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
-    """What is compiled, by name: each lowers itself for a mesh."""
-    found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {}
-    for name in ("RoeFlux_1d", "LSTM"):
-        found[f"rollouts/{name}"] = functools.partial(_rollouts, name)
-    found["policy/RoeFlux_1d"] = functools.partial(_policy, "RoeFlux_1d")
-    for kind, name in (
-        *(("ppo", "RoeFlux_1d"), ("ppo", "HumanHeartDipole"), ("alphazero", "HumanHeartDipole")),
-    ):
-        found[f"{kind}/{name}"] = functools.partial(_train_step, name, kind)
-    return found
+    """The programs to compile, by name: functions that lower themselves for a mesh."""
+    steps = ("ppo", "RoeFlux_1d"), ("ppo", "HumanHeartDipole"), ("alphazero", "HumanHeartDipole")
+    return {
+        **{f"rollouts/{n}": functools.partial(_rollouts, n) for n in ("RoeFlux_1d", "LSTM")},
+        "policy/RoeFlux_1d": functools.partial(_policy, "RoeFlux_1d"),
+        **{f"{kind}/{n}": functools.partial(_train_step, n, kind) for kind, n in steps},
+    }
 
 
 def _rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:

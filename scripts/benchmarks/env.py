@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.benchmarks.tables import Table, figure_of
+from scripts.benchmarks.tables import Table
 from veenv.env import VertexEnv, random_action
 from veenv.env.adapters import GymnaxEnv, GymVectorEnv, GymVertexEnv, to_jumanji, to_stoa
 from veenv.env.factory import make
@@ -57,7 +56,6 @@ def env(
     sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
     seconds: float = 2.0,
     repeats: int = 3,
-    plot: Path = Path("docs/env_scaling.svg"),
 ) -> Iterator[Table]:
     """Steps per second under uniformly random legal actions.
 
@@ -74,7 +72,6 @@ def env(
         sizes: numbers of equations of the functions of `growth`.
         seconds: length of a measurement, about.
         repeats: measurements, of which the fastest counts.
-        plot: picture of `growth`.
     """
     how = seconds, repeats
     for part in parts:
@@ -86,7 +83,7 @@ def env(
         elif part == "adapters":
             yield from _adapters(task, counts, max_edges, how)
         else:
-            yield from _growth(sizes, counts[0], how, plot)
+            yield from _growth(sizes, counts[0], how)
 
 
 def _play(task: Sequence[str], num_envs: Sequence[int], how: How) -> Iterator[Table]:
@@ -101,30 +98,18 @@ def _play(task: Sequence[str], num_envs: Sequence[int], how: How) -> Iterator[Ta
             before = rate
 
 
-def _growth(sizes: Sequence[int], num_envs: int, how: How, plot: Path) -> Iterator[Table]:
-    shapes = {"scalars": False, "arrays": True}
-    heads = (head for kind in shapes for head in (f"{kind}: vertices", "µs a step of one"))
-    table = Table("equations", *heads)
-    yield table
-    points: dict[str, list[tuple[int, float]]] = {kind: [] for kind in shapes}
+def _growth(sizes: Sequence[int], num_envs: int, how: How) -> Iterator[Table]:
+    kinds = {"scalars": False, "arrays": True}
+    heads = (f"{kind}: {head}" for kind in kinds for head in ("vertices", "µs a step of one"))
+    yield (table := Table("equations", *heads))
     for size in sizes:
-        for kind, arrays in shapes.items():
+        cells: list[float] = []
+        for arrays in kinds.values():
             fun, point = random_function(0, 8, size, 8, arrays=arrays)
             graph = make_graph(fun, tuple(range(len(point))))(*point)
             rate = rates({"": episodes(VertexEnv(graph), num_envs)}, *how)[""]
-            points[kind].append((len(graph.eliminable), 1e6 / rate))
-        table.add(size, *(x for kind in shapes for x in points[kind][-1]))
-    figure = figure_of(6, 4)
-    axes = figure.add_subplot()
-    for kind, marker in zip(shapes, "os", strict=True):
-        vertices, micros = zip(*points[kind], strict=True)
-        axes.loglog(vertices, micros, marker=marker, label=f"random functions of {kind}")
-    (first, start), (last, _) = points["scalars"][0], points["scalars"][-1]
-    axes.loglog([first, last], [start, start * last / first], "--", color="0.6", label="linear")
-    axes.set(xlabel="vertices to eliminate", ylabel="µs a step of one environment")
-    axes.set_title(f"Random play, {num_envs} environments side by side")
-    axes.legend()
-    figure.savefig(plot, metadata={"Date": None})
+            cells += [len(graph.eliminable), 1e6 / rate]
+        table.add(size, *cells)
 
 
 def _observations(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -13,15 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, random_case, singles
+from scripts.benchmarks.cases import Case, banded_residual, find, orders_of, singles
 from scripts.benchmarks.programs import MODES, Compiled, Timings, compiled
 from scripts.benchmarks.tables import Table
 from veenv import make_graph
 from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.scalar_program import ScalarProgram
-from veenv.measure.timing import machine
-from veenv.orders.documents import write_text
 
 KERNELS = tuple(
     "RoeFlux_1d RobotArm_6DOF RoeFlux_3d KerrMetric KerrMetric_Jacobian DoublePendulum_RK4 "
@@ -34,24 +30,20 @@ BY_XLA = tuple(
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
 DECISIONS = "function", "operations", "reverse's", "of its work", "of its time"
-COMPILATIONS = "equations", "kernel: trace + compile, s", "ns a point"
 _TURN = 0.02
 """Seconds for which a kernel is called in its turn, so that it has the memory it had before."""
 _ORDERS_BATCH = 16_384
 """Enough points for all cores, and few enough that what is written stays in the cache."""
-Row = dict[str, Any]
-Part = Literal["xla", "kernel", "orders", "compile"]
+Part = Literal["xla", "kernel", "orders"]
 
 
 def jacobians(
-    parts: tuple[Part, ...] = ("xla", "kernel", "orders", "compile"),
+    parts: tuple[Part, ...] = ("xla", "kernel", "orders"),
     task: tuple[str, ...] = (),
     batch: tuple[int, ...] = (1, 4096, 65536),
     repeats: int = 25,
     seconds: float = 10.0,
     memory: float = 3.0,
-    equations: tuple[int, ...] = (500, 3000),
-    figures: Path = Path("docs/kernel.json"),
 ) -> Iterator[Table]:
     """Ratios to the faster of vmap(jacfwd) and vmap(jacrev); float32, jitted, interleaved.
 
@@ -63,35 +55,24 @@ def jacobians(
     Args:
         parts: `xla`: the engine's orders, and two sparse forms; `kernel`: one kernel by batch and
             order, beside XLA; `orders`: for each task the order with the fewest operations against
-            reverse, at 16,384 points; `compile`: what it takes to compile random functions.
+            reverse, at 16,384 points.
         task: tasks, `lorenz_rollout` and `banded_residual`; by default those of each part.
         batch: batch sizes; at 1 the time is mostly dispatch.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
         memory: GiB that results of `xla` may take; larger batches are halved until they fit.
-        equations: sizes of the random functions.
-        figures: file of all figures of kernels; of parts that are not measured it keeps its own.
     """
-    known = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
-    document: dict[str, Any] = {"speed": [], "orders": [], "compile": [], **known}
-    document["machine"] = machine()
     for part in parts:
         if part == "xla":
             yield from _by_xla(task or BY_XLA, batch, repeats, seconds, memory * 2**30)
-            continue
-        names, rows = task or KERNELS, list[Row]()
-        document["speed" if part == "kernel" else part] = rows
-        if part == "kernel":
-            yield (table := Table(*SPEED))
-            for name, size in itertools.product(names, batch):
-                rows += _speed(table, find(name), size, repeats, seconds)
-        elif part == "orders":
-            yield (table := Table(*DECISIONS))
-            rows += [_decision(table, find(name), repeats) for name in names]
+        elif part == "kernel":
+            yield (table := Table(*SPEED, key=3))
+            for name, size in itertools.product(task or KERNELS, batch):
+                _speed(table, find(name), size, repeats, seconds)
         else:
-            yield (table := Table(*COMPILATIONS))
-            rows += [_compilation(table, size) for size in equations]
-        write_text(figures, json.dumps(document, indent=1) + "\n")
+            yield (table := Table(*DECISIONS, key=1))
+            for name in task or KERNELS:
+                _decision(table, find(name), repeats)
 
 
 def _by_xla(
@@ -154,19 +135,15 @@ def _traced(case: Case, order: Any) -> tuple[ScalarProgram, Any]:
     return program, jax.vmap(lambda *args: primitive.call(kernel, *jax.tree.leaves(args)))
 
 
-def _fused(case: Case, order: Any) -> Any:
-    """The Jacobian of a batch as one kernel."""
-    return jax.vmap(veenv.jacve(case.fun, order, case.argnums, kernel="fused"))
-
-
-def _speed(table: Table, case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
+def _speed(table: Table, case: Case, batch: int, repeats: int, seconds: float) -> None:
     args = singles(case, batch)
     methods = {mode: jax.vmap(make(case.fun, case.argnums)) for mode, make in MODES.items()}
     programs = {}
     for name, ids in orders_of(case, ORDERS).items():
         programs[f"kernel, {name}"] = _traced(case, ids)[0]
-        methods[f"kernel, {name}"] = _fused(case, ids)
-        methods[f"XLA, {name}"] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums, kernel="xla"))
+        for method, kernel in (("kernel", "fused"), ("XLA", "xla")):
+            jacobian = veenv.jacve(case.fun, ids, case.argnums, kernel=kernel)
+            methods[f"{method}, {name}"] = jax.vmap(jacobian)
     shapes = [leaf.shape for leaf in next(iter(programs.values())).outputs]
     first = jax.tree.leaves(args)[0].reshape(batch, -1)[:, :1]
     methods["writing"] = lambda *_: [
@@ -174,29 +151,13 @@ def _speed(table: Table, case: Case, batch: int, repeats: int, seconds: float) -
         for k, s in enumerate(shapes)
     ]
     timed = Timings(compiled(methods, args), args, seconds, repeats, _TURN)
-    rows = []
     for method in methods:
-        low, ratio, high = np.quantile(timed.ratios(method), [0.1, 0.5, 0.9]).tolist()
-        row = {"function": case.name, "batch": batch, "method": method, "ratio": ratio}
-        row |= {"low": low, "high": high, "ms": timed.ms(method)}
-        if method in programs:
-            row |= {"operations": programs[method].size, "work": programs[method].work}
-        rows.append(row)
-        counts = row.get("operations"), row.get("work")
-        table.add(case.name, batch, method, row["ms"], timed.spread(method), *counts)
-    return rows
+        program = programs.get(method)
+        counts = (program.size, program.work) if program else (None, None)
+        table.add(case.name, batch, method, timed.ms(method), timed.spread(method), *counts)
 
 
-def _compilation(table: Table, equations: int) -> Row:
-    case = random_case(0, equations)
-    args = singles(case, 65536)
-    program = compiled({"kernel": _fused(case, "reverse")}, args)["kernel"]
-    ns = Timings({"kernel": program}, args, 20.0, 10).seconds("kernel") * 1e9 / 65536
-    table.add(equations, f"{program.compile:.2f}", f"{ns:.1f}")
-    return {"equations": equations, "kernel_seconds": program.compile, "kernel_ns": ns}
-
-
-def _decision(table: Table, case: Case, repeats: int) -> Row:
+def _decision(table: Table, case: Case, repeats: int) -> None:
     """The cheapest order by operations against reverse: counts, work and time."""
     args = singles(case, _ORDERS_BATCH)
     graph = make_graph(case.fun, case.argnums)(*case.args)
@@ -207,10 +168,6 @@ def _decision(table: Table, case: Case, repeats: int) -> Row:
     runs = compiled({name: kernel for name, (_, kernel) in traced.items()}, args)
     times = {n: t.min() for n, t in Timings(runs, args, 20.0, 2 * repeats).times.items()}
     counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
-    row: Row = {"function": case.name, "order": "least operations", "ids": list(least)}
-    row |= {"reverse": counts["reverse"], "operations": counts["least"]}
-    row["time_ratio"] = float(times["least"] / times["reverse"])
-    row["work_ratio"] = programs["least"].work / programs["reverse"].work
-    ratios = f"{row['work_ratio']:.2f}", f"**{row['time_ratio']:.2f}**"
-    table.add(case.name, row["operations"], row["reverse"], *ratios)
-    return row
+    work = programs["least"].work / programs["reverse"].work
+    ratios = f"{work:.2f}", f"**{times['least'] / times['reverse']:.2f}**"
+    table.add(case.name, counts["least"], counts["reverse"], *ratios)

@@ -35,12 +35,8 @@ def linear_algebra(
     """Ratios of fused functions of a matrix to XLA's, of a call and of the first one."""
     table = Table("matrices", "rows", "dtype", "batch", "XLA, µs", "ratio", "first call", key=4)
     yield table
-    cases = itertools.product(
-        named(function, FUNCTIONS, "matrices") if function else USUAL,
-        size,
-        ("float32", "float64"),
-        batch,
-    )
+    names = named(function, FUNCTIONS, "matrices") if function else USUAL
+    cases = itertools.product(names, size, ("float32", "float64"), batch)
     with jax.enable_x64(True):
         compiled({"": veenv.fuse(jnp.linalg.det)}, (np.eye(2),))  # loads what compiles
         for name, n, kind, points in cases:
@@ -52,7 +48,5 @@ def linear_algebra(
             methods = {"XLA": FUNCTIONS[name], "fused": veenv.fuse(FUNCTIONS[name])}
             programs = compiled(at_batch(methods, points), args)
             timed = Timings(programs, args, min(seconds, _ROUND))
-            first = programs["fused"].compile / programs["XLA"].compile
-            ratio = timed.ratio("fused", "XLA")
-            us = 1e6 * timed.seconds("XLA")
-            table.add(name, n, kind, points, us, f"**{ratio:.2g}**", f"{first:.2g}")
+            ratio, us = f"**{timed.ratio('fused', 'XLA'):.2g}**", 1e6 * timed.seconds("XLA")
+            table.add(name, n, kind, points, us, ratio, timed.first("fused", "XLA"))

@@ -96,6 +96,7 @@ class Timings:
     """Times of programs, interleaved, beside the faster of JAX's two modes in the same round.
 
     Attributes:
+      programs: the programs, by name.
       times: seconds of a call in each round, by name.
       faster: those of the faster mode in each round.
       mode: the mode that is faster in the median.
@@ -109,7 +110,8 @@ class Timings:
         rounds: int = 100,
         shortest: float = SHORTEST,
     ):
-        runs = {name: made.run for name, made in programs.items()}
+        self.programs = programs
+        runs = {name: program.run for name, program in programs.items()}
         self.times = interleaved(runs, args, rounds, shortest=shortest, seconds=seconds)
         modes = {mode: self.times[mode] for mode in MODES if mode in self.times}
         self.faster: np.ndarray = np.min([*modes.values()] or [[np.nan]], axis=0)
@@ -122,6 +124,10 @@ class Timings:
     def ms(self, name: str) -> float:
         """The same in milliseconds."""
         return 1e3 * self.seconds(name)
+
+    def first(self, name: str, to: str = "") -> str:
+        """A cell of the seconds of tracing and compiling over those of another program."""
+        return f"{self.programs[name].compile / self.programs[to or self.mode].compile:.2g}"
 
     def ratios(self, name: str, to: str = "") -> np.ndarray:
         """Times over those of another program in the same round, by default of the faster mode."""

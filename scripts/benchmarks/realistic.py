@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import json
+import runpy
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +17,9 @@ import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.register import SETS
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
-from scripts.benchmarks.tables import Table, named
-from veenv.measure.timing import machine
-from veenv.orders.documents import write_text
+from scripts.benchmarks.tables import Table, cell, named
 
 FORMS = ("tune", "auto", "reverse")
-Row = dict[str, Any]
 
 
 def realistic(
@@ -35,7 +30,6 @@ def realistic(
     seconds: float = 0.5,
     memory: float = 3.0,
     file: str | None = None,
-    figures: Path = Path("benchmark-results/realistic-figures.json"),
 ) -> Iterator[Table]:
     """Ratios to the faster of JAX's two modes, of time and of trace + compile, for each function.
 
@@ -45,7 +39,7 @@ def realistic(
     ``jacve(f)``; `reverse` is ``jacve(f, "reverse")``. Compiling counts with the median of three
     times where it takes less than a second.
 
-    It can be stopped and run again: rows that `figures` has are not measured anew.
+    It can be stopped and run again: rows that the results have are not measured anew.
 
     Args:
         sets: of functions, of `scripts/benchmarks/functions/register.py`.
@@ -56,35 +50,26 @@ def realistic(
         memory: GiB that results may take; larger batches are left out.
         file: a Python file with a dictionary `F` of (function, arguments, argnums) by name, to
             measure instead of the sets.
-        figures: file of all figures.
     """
     chosen = [SETS[name] for name in named(sets, SETS, "sets")]
     functions = from_file(file) if file else {n: case for one in chosen for n, case in one.items()}
     names = named(function, functions, "function")
-    known = json.loads(figures.read_text("utf-8"))["rows"] if figures.exists() else []
-    rows = {(row["function"], row["batch"]): row for row in known}
     compiled({"": veenv.jacve(jnp.sin, kernel="fused")}, (1.0,))  # loads what compiles
     columns = "function", "batch", "faster mode", "µs", *FORMS, "form of tune", "s"
-    table = Table(*columns, f"compile: {FORMS[1]}", FORMS[2])
+    table = Table(*columns, f"compile: {FORMS[1]}", FORMS[2], key=2)
     yield table
+    done = [] if function else [row[:2] for row in table.known]
     for name, size in itertools.product(names, batch):
-        row = rows.get((name, size))
-        if row is None or function:
+        if (name, cell(size)) not in done:
             row = _row(functions[name], size, budget, seconds, memory * 2**30)
-            if row is None:
-                continue
-            rows[name, size] = row
-            whole = {"machine": machine(), "budget": budget, "rows": [*rows.values()]}
-            write_text(figures, json.dumps(whole, indent=1) + "\n")
-        ratios = (f"**{row['ratio'][m]:.2f}**" if m in row["ratio"] else "" for m in FORMS)
-        cells = *ratios, row["form"], f"{row['tune_seconds']:.1f}"
-        compiling = (f"{row['compile'][m]:.2f}" for m in FORMS[1:])
-        table.add(name, size, row["faster"], f"{row['us']:,.1f}", *cells, *compiling)
+            if row is not None:
+                table.add(name, size, *row)
+    rows = table.as_dict()["rows"]
     limits = 0.5, 1.03, 1.05
     yield (table := Table("batch", "form", "functions", *(f"≤ {x}" for x in limits), "worst"))
-    for size, form in itertools.product(batch, FORMS):
-        shown = [rows[name, size] for name in names if (name, size) in rows]
-        ratio = {row["function"]: row["ratio"][form] for row in shown if form in row["ratio"]}
+    for size, (k, form) in itertools.product(batch, enumerate(FORMS, 4)):
+        shown = [row for row in rows if row[0] in names and row[1] == cell(size) and row[k]]
+        ratio = {row[0]: float(row[k].strip("*")) for row in shown}
         if ratio:
             worst = max(ratio, key=lambda name: ratio[name])
             counts = (sum(x <= limit for x in ratio.values()) for limit in limits)
@@ -97,20 +82,19 @@ def from_file(path: str) -> dict[str, Case]:
     Raises:
       ValueError: it has none.
     """
-    spec = importlib.util.spec_from_file_location("functions", path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
+    if not Path(path).is_file():
         raise ValueError(f"--file {path}: no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = getattr(module, "F", None)
-    if not isinstance(found, dict):
+    entries = runpy.run_path(path).get("F")
+    if not isinstance(entries, dict):
         raise ValueError(f"--file {path}: expected a dictionary F")
-    return {name: Case(name, *entry) for name, entry in found.items()}
+    return {name: Case(name, *entry) for name, entry in entries.items()}
 
 
-def _row(case: Case, size: int, budget: str, seconds: float, memory: float) -> Row | None:
-    """The figures of a function at a batch; None where the results take too much memory."""
-    name, fun, args, argnums = case
+def _row(
+    case: Case, size: int, budget: str, seconds: float, memory: float
+) -> tuple[str, ...] | None:
+    """Returns the cells of a function at a batch; None where results take too much memory."""
+    _, fun, args, argnums = case
     result = jax.eval_shape(jax.jacrev(fun, argnums), *args)
     if size * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result)) > memory:
         return None
@@ -122,20 +106,14 @@ def _row(case: Case, size: int, budget: str, seconds: float, memory: float) -> R
     began = time.perf_counter()
     batch = None if size == 1 else size
     tuned = veenv.tune(fun, *args, argnums=argnums, batch=batch, budget=budget, cache=False)
-    taken = time.perf_counter() - began
+    seconds_of_tune = time.perf_counter() - began
     for thread in threading.enumerate():  # a compilation that tune has left behind
         if thread.name.startswith("veenv"):
             thread.join()
     ready = programs | compiled(at_batch({"tune": tuned}, size), points)
     # a mode that takes too much memory is not the faster one
     timed = Timings({m: p for m, p in ready.items() if p.bytes <= 2 * memory}, points, seconds)
-    return {
-        "function": name,
-        "batch": size,
-        "faster": timed.mode,
-        "tune_seconds": taken,
-        "us": float(np.median(timed.faster)) * 1e6,
-        "form": tuned.form,
-        "ratio": {m: timed.ratio(m) for m in FORMS if m in timed.times},
-        "compile": {m: programs[m].compile / programs[timed.mode].compile for m in FORMS[1:]},
-    }
+    ratios = (f"**{timed.ratio(m):.2f}**" if m in timed.times else "" for m in FORMS)
+    compiling = (f"{programs[m].compile / programs[timed.mode].compile:.2f}" for m in FORMS[1:])
+    us = f"{1e6 * np.median(timed.faster):,.1f}"
+    return timed.mode, us, *ratios, tuned.form, f"{seconds_of_tune:.1f}", *compiling

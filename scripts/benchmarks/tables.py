@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +54,15 @@ class Table:
       columns: their names.
       key: how many of the first cells name a row: a row of that name that the file has is replaced,
         and others are kept. Without it the table is written anew.
+      known: the rows that the file has, if there is a key.
       rows: the cells.
       beside: other tables that are kept with it, by name, and that no page shows.
       changed: is called after each row.
     """
 
     def __init__(self, *columns: str, key: int = 0):
-        self.columns, self.key, self.rows = columns, key, list[tuple[str, ...]]()
+        self.columns, self.key = columns, key
+        self.known, self.rows = list[tuple[str, ...]](), list[tuple[str, ...]]()
         self.beside: dict[str, Table] = {}
         self.changed: Callable[[], object] = lambda: None
 
@@ -79,13 +80,10 @@ class Table:
         """All of it in Markdown."""
         return "\n".join([self.head(), *map(_line, self.rows), ""])
 
-    def as_dict(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Columns and rows, and of what was known the rows that are not there anew."""
-        rows = self.rows
-        if self.key and known is not None and tuple(known["columns"]) == self.columns:
-            both = [*map(tuple, known["rows"]), *rows]
-            rows = [*{row[: self.key]: row for row in both}.values()]
-        return {"columns": self.columns, "rows": rows}
+    def as_dict(self) -> dict[str, Any]:
+        """Columns and rows, with those known rows that were not measured now."""
+        named = {row[: self.key] or k: row for k, row in enumerate([*self.known, *self.rows])}
+        return {"columns": self.columns, "rows": [*named.values()]}
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -134,9 +132,8 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
     document: dict[str, Any] = {"command": command}
 
     def write(reached: int | None = None) -> None:
-        kept = known[len(shown) : reached] if all(table.key for table in shown) else []
-        pairs = itertools.zip_longest(shown, known[: len(shown)])
-        document["tables"] = [*(table.as_dict(old) for table, old in pairs), *kept]
+        unreached = known[len(shown) : reached] if all(table.key for table in shown) else []
+        document["tables"] = [*(table.as_dict() for table in shown), *unreached]
         for table in shown:
             document.update({key: other.as_dict() for key, other in table.beside.items()})
         write_text(file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -146,6 +143,9 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
         if not shown:  # which may have set what JAX runs on
             document |= {"machine": machine(), "page": PAGE}
             print(document["machine"])
+        old = known[len(shown)] if table.key and len(shown) < len(known) else {"columns": ()}
+        if tuple(old["columns"]) == table.columns:
+            table.known = [*map(tuple, old["rows"])]
         shown.append(table)
         table.changed = write
         print(table.head(), flush=True)
@@ -157,13 +157,3 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
         said = f"`{command}`\n\n{document['machine']}\n{text}"
         write_text(file.with_suffix(".md"), said)
     print(f"\nwritten: {file}{' and .md' * whole}")
-
-
-def figure_of(width: float, height: float) -> Any:
-    """An empty figure of Matplotlib's that is written as SVG."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasSVG(figure)
-    return figure

@@ -46,7 +46,7 @@ WIDE, SPACE, RADIUS = 800, 22, 7
 TO_FASTER = "time / time with JAX's faster mode, which is the line at 1"
 OURS, OTHER, THIRD, INK = "#d9730d", "#8a97a6", "#3f7fbf", "#808890"
 """Colours that are read on white and on black."""
-JACOBIANS = {  # of docs/kernel.json
+JACOBIANS = {  # of docs/results/kernels.json
     "RobotArm_6DOF": "Jacobian, robot arm",
     "RoeFlux_3d": "Jacobian, 3-D Roe flux",
     "DoublePendulum_RK4": "Jacobian, double pendulum",
@@ -104,36 +104,47 @@ def table(name: str, number: int = 0) -> list[dict[str, str]]:
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
-def fused(*batches: str) -> dict[str, tuple[float, str]]:
-    """Ratio and batch of fused steps at some batches."""
-    rows = (row for row in table("fuse") if row["batch"] in batches)
-    return {row["step"]: (float(row["ratio"].strip("*")), row["batch"]) for row in rows}
+def fused(batch: str) -> dict[str, float]:
+    """Ratios of fused steps at a batch."""
+    rows = (row for row in table("fuse") if row["batch"] == batch)
+    return {row["step"]: float(row["ratio"].strip("*")) for row in rows}
 
 
-def speed(batch: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Rows of kernels at a batch, by function and method."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in read("kernel")["speed"]:
+def speed(batch: str) -> dict[str, dict[str, float]]:
+    """Ratios of kernels at a batch, by function and method."""
+    ratios: dict[str, dict[str, float]] = {}
+    for row in table("kernels"):
         if row["batch"] == batch:
-            found.setdefault(row["function"], {})[row["method"]] = row
-    return found
+            ratio = float(row["ratio (10 … 90 %)"].split("**")[1])
+            ratios.setdefault(row["function"], {})[row["method"]] = ratio
+    return ratios
 
 
-def bars(panel: Axes, ratios: Mapping[str, float], label: str, colours: Any = OURS) -> None:
-    """Ratios as bars with their numbers, beside a line at 1."""
-    drawn = panel.barh(list(ratios), list(ratios.values()), color=colours)
-    panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5, color=INK)
+def bars(panel: Axes, label: str, series: Mapping[str, Mapping[str, float]]) -> None:
+    """Draws ratios by name as bars with their numbers, by a line at 1, one or two series by title.
+
+    The bars of series of the same names stand together.
+    """
+    names = list(dict.fromkeys(name for ratios in series.values() for name in ratios))
+    count = len(series) if all(len(ratios) == len(names) for ratios in series.values()) else 1
+    for k, (title, ratios) in enumerate(series.items()):
+        places = [names.index(name) + 0.8 * (k % count) / count for name in ratios]
+        how: Any = {"height": 0.76 / count, "color": (OURS, OTHER)[k], "label": title}
+        drawn = panel.barh(places, [*ratios.values()], **how)
+        panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5, color=INK)
+    panel.set_yticks(np.arange(len(names)) + 0.4 - 0.4 / count, names, fontsize=7.5)
     panel.invert_yaxis()
     panel.axvline(1, color=INK, lw=1)
-    panel.tick_params(axis="y", labelsize=7.5)
     panel.set_xlabel(label, fontsize=8)
+    if len(series) > 1:
+        panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.88))
 
 
 def time_ratios() -> dict[str, float]:
     """Time over that of the faster JAX mode: Jacobians at 65,536 points, steps at 4,096."""
-    best = {name: rows["kernel, best-operations"]["ratio"] for name, rows in speed(65536).items()}
+    best = {name: rows["kernel, best-operations"] for name, rows in speed("65,536").items()}
     ratios = {said: best[name] for name, said in JACOBIANS.items()}
-    return ratios | {FUSED[s]: ratio for s, (ratio, batch) in fused("4,096").items() if s in FUSED}
+    return ratios | {FUSED[step]: ratio for step, ratio in fused("4,096").items() if step in FUSED}
 
 
 def counts() -> dict[str, tuple[int, int | None, int]]:
@@ -246,11 +257,7 @@ def structures(path: Path) -> None:
         "A @ x: dense": lambda x: matrix @ x,
         "cumsum(x): an operator": jnp.cumsum,
     }
-    figure = canvas(9.5, 1.9)
-    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
-        spy(panel, np.asarray(jax.jacfwd(fun)(x)))
-        panel.set_title(title, fontsize=8)
-    save(figure, path)
+    matrices(path, 1.9, {title: np.asarray(jax.jacfwd(fun)(x)) for title, fun in maps.items()})
 
 
 def patterns(path: Path) -> None:
@@ -263,13 +270,11 @@ def patterns(path: Path) -> None:
         "springs": lambda x: x.at[1:].add(jnp.sin(x[:-1])).at[::6].add(x[0] ** 2),
         "blocks": lambda x: jax.vmap(lambda p: jnp.sum(p**2) * p)(x.reshape(-1, 4)).ravel(),
     }
-    figure = canvas(9.5, 2.5)
-    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
-        found = veenv.jacve(fun, sparse_representation=True)(jnp.linspace(0.1, 1.0, n))
-        dense = np.asarray(found.todense())
-        spy(panel, dense)
-        panel.set_title(f"{title}: {found.nse} of {dense.size:,} stored", fontsize=8)
-    save(figure, path)
+    shown = {}
+    for title, fun in maps.items():
+        jacobian = veenv.jacve(fun, sparse_representation=True)(jnp.linspace(0.1, 1.0, n))
+        shown[f"{title}: {jacobian.nse} of {n * n} stored"] = np.asarray(jacobian.todense())
+    matrices(path, 2.5, shown)
 
 
 def sparse(path: Path) -> None:
@@ -283,22 +288,17 @@ def sparse(path: Path) -> None:
             whole[row["problem"]] = min(known, float(row["ratio"]))
     figure = canvas(9.5, 0.4 + 0.23 * max(len(single), len(whole)))
     left, right = axes_of(figure, 1, 2)
-    bars(left, single, "time of a Jacobian / asdex's")
-    bars(right, whole, "time of a solution, our best / the fastest other")
+    bars(left, "time of a Jacobian / asdex's", {"": single})
+    bars(right, "time of a solution, our best / the fastest other", {"": whole})
     save(figure, path)
 
 
 def fuse(path: Path) -> None:
     """Fused steps and Jacobians over those with JAX's faster mode, at the largest common batch."""
-    found, colours = fused("4,096", "512"), {"4,096": OURS, "512": THIRD}
     figure = canvas(9.5, 4.2)
     [panel] = axes_of(figure)
     panel.set_xscale("log")
-    ratios = {step: ratio for step, (ratio, _) in found.items()}
-    bars(panel, ratios, TO_FASTER, [colours[batch] for _, batch in found.values()])
-    for batch, colour in colours.items():
-        panel.barh([0], [0], color=colour, label=f"{batch} points")
-    panel.legend(frameon=False, fontsize=8, loc="lower right")
+    bars(panel, TO_FASTER, {f"{batch} points": fused(batch) for batch in ("4,096", "512")})
     save(figure, path)
 
 
@@ -312,7 +312,7 @@ def tasks(path: Path) -> None:
     figure = canvas(5, 6)
     [panel] = axes_of(figure)
     label = "multiplications / those of the best classical order"
-    bars(panel, dict(sorted(shares.items(), key=lambda item: item[1])), label)
+    bars(panel, label, {"": dict(sorted(shares.items(), key=lambda item: item[1]))})
     save(figure, path)
 
 
@@ -338,23 +338,13 @@ def realistic(path: Path) -> None:
 
 def kernels(path: Path) -> None:
     """Jacobians as one kernel and by XLA, over the faster of JAX's modes, at 65,536 points."""
-    found = speed(65536)
     figure = canvas(9.5, 3.6)
     [panel] = axes_of(figure)
-    for offset, (kind, colour) in enumerate((("kernel", OURS), ("XLA", OTHER))):
-        best = [
-            min(row["ratio"] for method, row in rows.items() if method.startswith(kind))
-            for rows in found.values()
-        ]
-        label = "one kernel" if kind == "kernel" else "jacve as XLA compiles it"
-        places = np.arange(len(found)) + 0.4 * offset
-        drawn = panel.barh(places, best, 0.38, color=colour, label=label)
-        panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5)
-    panel.invert_yaxis()
-    panel.axvline(1, color=INK, lw=1)
-    panel.set_yticks(np.arange(len(found)) + 0.2, list(found), fontsize=8)
-    panel.set_xlabel(TO_FASTER)
-    panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.85))
+    series: dict[str, dict[str, float]] = {"one kernel": {}, "jacve as XLA compiles it": {}}
+    for name, ratios in speed("65,536").items():
+        for kind, best in zip(("kernel", "XLA"), series.values(), strict=True):
+            best[name] = min(ratio for way, ratio in ratios.items() if way.startswith(kind))
+    bars(panel, TO_FASTER, series)
     save(figure, path)
 
 
@@ -431,13 +421,23 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
     panel.set(xticks=[], yticks=[])
 
 
+def matrices(path: Path, height: float, shown: Mapping[str, np.ndarray]) -> None:
+    """Draws matrices side by side, by title."""
+    figure = canvas(9.5, height)
+    for panel, (title, matrix) in zip(axes_of(figure, 1, len(shown)), shown.items(), strict=True):
+        spy(panel, matrix)
+        panel.set_title(title, fontsize=8)
+    save(figure, path)
+
+
 PICTURES: dict[str, Callable[[Path], None]] = {
-    "anytime": anytime, "elimination": elimination, "fuse": fuse, "gains": gains,
-    "kernels": kernels, "learning-curves": learning_curves, "patterns": patterns,
-    "realistic": realistic, "sparse": sparse, "step": step,
-    "structures": structures, "tasks": tasks,
+    draw.__name__.replace("_", "-"): draw
+    for draw in (
+        anytime, elimination, fuse, gains, kernels, learning_curves, patterns, realistic, sparse,
+        step, structures, tasks,
+    )
 }  # fmt: skip
-"""What draws each file of docs/pictures."""
+"""The function that draws each file of docs/pictures."""
 
 
 def graph_picture(graph: Graph) -> str:

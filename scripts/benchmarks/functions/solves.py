@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import blackjax  # pyright: ignore[reportMissingImports]
@@ -68,9 +68,10 @@ _START = {_lorenz: (1.0, 0.0, 0.0), _robertson: (1.0, 0.0, 0.0), _van_der_pol: (
 
 
 def _ode(
-    field: Callable[..., Any], solver: Any, end: float, step: float, **options: Any
-) -> Callable[[Any], Any]:
-    """The state at the end, `at` some times, or what else `saveat` wants.
+    field: Callable[..., Any], solver: Any, end: float, step: float, within: float = 1e-4,
+    mode: Any = None, **options: Any,
+) -> Solve:  # fmt: skip
+    """The state at the end, `at` some times, or what else `saveat` and `read` want.
 
     With `tolerances` steps adapt.
     """
@@ -81,13 +82,13 @@ def _ode(
 
     def fun(parameter: Any) -> Any:
         start = jnp.array(_START[field])
-        own = options if at is None else {**options, "saveat": dfx.SaveAt(ts=jnp.array(at))}
-        found = dfx.diffeqsolve(
-            dfx.ODETerm(field), solver, 0.0, end, step, start, args=parameter, **own
-        )
-        return read(found)
+        saved = {} if at is None else {"saveat": dfx.SaveAt(ts=jnp.array(at))}
+        term = dfx.ODETerm(field)
+        return read(dfx.diffeqsolve(
+            term, solver, 0.0, end, step, start, args=parameter, **options, **saved
+        ))  # fmt: skip
 
-    return fun
+    return Solve(fun, tolerance=within, mode=mode)
 
 
 def _fall(height: Any) -> Any:
@@ -123,50 +124,35 @@ def _driven(rate: Any) -> Any:
     ).ys  # fmt: skip
 
 
-_LOOSE, _STIFF = (1e-4, 1e-6), (1e-4, 1e-7)
-_FORWARD, _DIRECT = dfx.ForwardMode(), dfx.DirectAdjoint()
+_LOOSE, _STIFF = {"tolerances": (1e-4, 1e-6)}, {"tolerances": (1e-4, 1e-7)}
+_FORWARD = {"adjoint": dfx.ForwardMode(), "mode": jax.jacfwd}
+_SHORT = {"max_steps": 32, "mode": jax.jacrev}
 
 DIFFRAX: Mapping[str, Solve] = {
-    "Tsit5, fixed steps": Solve(_ode(_lorenz, dfx.Tsit5(), 1.0, 0.01)),
-    "Tsit5": Solve(_ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, tolerances=_LOOSE), tolerance=2e-3),
-    "Dopri5, SaveAt(ts)": Solve(
-        _ode(
-            _van_der_pol, dfx.Dopri5(), 6.0, 0.1, tolerances=_LOOSE, at=[0.5 * k for k in range(13)]
-        ),
-        tolerance=2e-3,
+    "Tsit5, fixed steps": _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01),
+    "Tsit5": _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, 2e-3, **_LOOSE),
+    "Dopri5, SaveAt(ts)": _ode(
+        _van_der_pol, dfx.Dopri5(), 6.0, 0.1, 2e-3, **_LOOSE, at=[0.5 * k for k in range(13)]
     ),
-    "Dopri8": Solve(_ode(_van_der_pol, dfx.Dopri8(), 6.0, 0.1, tolerances=_LOOSE), tolerance=2e-3),
-    "Euler, SaveAt(steps)": Solve(
-        _ode(_van_der_pol, dfx.Euler(), 1.0, 0.02, max_steps=64, saveat=dfx.SaveAt(steps=True))
+    "Dopri8": _ode(_van_der_pol, dfx.Dopri8(), 6.0, 0.1, 2e-3, **_LOOSE),
+    "Euler, SaveAt(steps)": _ode(
+        _van_der_pol, dfx.Euler(), 1.0, 0.02, max_steps=64, saveat=dfx.SaveAt(steps=True)
     ),
-    "Bosh3, dense": Solve(
-        _ode(
-            _van_der_pol,
-            dfx.Bosh3(),
-            2.0,
-            0.1,
-            tolerances=(1e-3, 1e-5),
-            max_steps=40,
-            saveat=dfx.SaveAt(dense=True),
-            read=lambda s: s.evaluate(1.23),
-        ),
-        tolerance=2e-2,
+    "Bosh3, dense": _ode(
+        _van_der_pol, dfx.Bosh3(), 2.0, 0.1, 2e-2, tolerances=(1e-3, 1e-5), max_steps=40,
+        saveat=dfx.SaveAt(dense=True), read=lambda s: s.evaluate(1.23),
     ),
-    "Kvaerno3": Solve(
-        _ode(_van_der_pol, dfx.Kvaerno3(), 3.0, 0.01, tolerances=_LOOSE), tolerance=2e-3
-    ),
-    "Kvaerno5, Robertson": Solve(
-        _ode(_robertson, dfx.Kvaerno5(), 10.0, 1e-4, tolerances=_STIFF), tolerance=1e-3
-    ),
-    "ImplicitEuler": Solve(
-        _ode(_robertson, dfx.ImplicitEuler(), 1.0, 0.05, tolerances=(1e-3, 1e-6)), tolerance=1e-2
+    "Kvaerno3": _ode(_van_der_pol, dfx.Kvaerno3(), 3.0, 0.01, 2e-3, **_LOOSE),
+    "Kvaerno5, Robertson": _ode(_robertson, dfx.Kvaerno5(), 10.0, 1e-4, 1e-3, **_STIFF),
+    "ImplicitEuler": _ode(
+        _robertson, dfx.ImplicitEuler(), 1.0, 0.05, 1e-2, tolerances=(1e-3, 1e-6)
     ),
     "Event": Solve(_fall),
     "VirtualBrownianTree": Solve(_noisy, random=True),
     "SemiImplicitEuler": Solve(_pendulum),
     # Steps are refused at the knots by a hair: JAX's float32 is as far from its float64.
     "CubicInterpolation": Solve(_driven, tolerance=5e-2),
-}
+}  # fmt: skip
 
 
 def _two(y: Array, a: Any) -> Array:
@@ -187,57 +173,38 @@ def _bowl(y: Array, a: Any) -> Array:
     return (y[0] - a) ** 2 + 3 * (y[1] - 1) ** 2
 
 
-def _value(
-    find: Callable[..., Any], fun: Any, solver: Any, start: Sequence[float] | float, **options: Any
-) -> Callable[[Any], Any]:
-    """What optimistix finds."""
-    return lambda a: find(fun, solver, jnp.array(start), a, **options).value
+def _optx(
+    find: Callable[..., Any], fun: Any, solver: Any, start: Any = (1.0, 1.0),
+    within: float = 1e-4, high: float = 21.0, **options: Any,
+) -> Solve:  # fmt: skip
+    """The value that optimistix finds."""
+    solve = lambda a: find(fun, solver, jnp.array(start), a, **options).value  # noqa: E731
+    return Solve(solve, high=high, tolerance=within)
 
 
-_CLOSE = (1e-5, 1e-5)
-_ONES, _NEAR = (1.0, 1.0), (1.5, 0.8)
+_CLOSE, _NEAR = (1e-5, 1e-5), (1.5, 0.8)
 
 OPTIMISTIX: Mapping[str, Solve] = {
-    "Newton": Solve(_value(optx.root_find, _two, optx.Newton(*_CLOSE), _ONES)),
-    "Chord": Solve(
-        _value(optx.root_find, lambda y, a: y - 0.01 * a * jnp.cos(y), optx.Chord(*_CLOSE), _ONES)
+    "Newton": _optx(optx.root_find, _two, optx.Newton(*_CLOSE)),
+    "Chord": _optx(optx.root_find, lambda y, a: y - 0.01 * a * jnp.cos(y), optx.Chord(*_CLOSE)),
+    "Dogleg": _optx(optx.root_find, _two, optx.Dogleg(*_CLOSE)),
+    "Bisection": _optx(
+        optx.root_find, lambda y, a: y**3 - a, optx.Bisection(*_CLOSE), 1.0,
+        options={"lower": 0.0, "upper": 5.0},
     ),
-    "Dogleg": Solve(_value(optx.root_find, _two, optx.Dogleg(*_CLOSE), _ONES)),
-    "Bisection": Solve(
-        _value(
-            optx.root_find,
-            lambda y, a: y**3 - a,
-            optx.Bisection(*_CLOSE),
-            1.0,
-            options={"lower": 0.0, "upper": 5.0},
-        )
+    "LevenbergMarquardt": _optx(optx.least_squares, _decay, optx.LevenbergMarquardt(*_CLOSE)),
+    "IndirectLevenbergMarquardt": _optx(
+        optx.least_squares, _decay, optx.IndirectLevenbergMarquardt(*_CLOSE)
     ),
-    "LevenbergMarquardt": Solve(
-        _value(optx.least_squares, _decay, optx.LevenbergMarquardt(*_CLOSE), _ONES)
-    ),
-    "IndirectLevenbergMarquardt": Solve(
-        _value(optx.least_squares, _decay, optx.IndirectLevenbergMarquardt(*_CLOSE), _ONES)
-    ),
-    "GaussNewton": Solve(_value(optx.least_squares, _decay, optx.GaussNewton(*_CLOSE), _NEAR)),
-    "BFGS": Solve(
-        _value(optx.minimise, _valley, optx.BFGS(1e-4, 1e-4), (-0.5, 0.5)), tolerance=1e-2
-    ),
-    "NelderMead": Solve(
-        _value(optx.minimise, _valley, optx.NelderMead(1e-3, 1e-3), (0.5, 0.5)), tolerance=2e-2
-    ),
-    "NonlinearCG": Solve(
-        _value(optx.minimise, _bowl, optx.NonlinearCG(1e-4, 1e-4), (0.5, 0.5)), tolerance=1e-2
-    ),
-    "FixedPointIteration": Solve(
-        _value(
-            optx.fixed_point,
-            lambda y, a: 0.05 * a * jnp.cos(y),
-            optx.FixedPointIteration(*_CLOSE),
-            _ONES,
-        ),
+    "GaussNewton": _optx(optx.least_squares, _decay, optx.GaussNewton(*_CLOSE), _NEAR),
+    "BFGS": _optx(optx.minimise, _valley, optx.BFGS(1e-4, 1e-4), (-0.5, 0.5), 1e-2),
+    "NelderMead": _optx(optx.minimise, _valley, optx.NelderMead(1e-3, 1e-3), (0.5, 0.5), 2e-2),
+    "NonlinearCG": _optx(optx.minimise, _bowl, optx.NonlinearCG(1e-4, 1e-4), (0.5, 0.5), 1e-2),
+    "FixedPointIteration": _optx(
+        optx.fixed_point, lambda y, a: 0.05 * a * jnp.cos(y), optx.FixedPointIteration(*_CLOSE),
         high=12.0,
     ),
-}
+}  # fmt: skip
 
 
 def _system(solver: Any, rows: int = 4, definite: bool = False) -> Callable[[Any], Any]:
@@ -293,20 +260,18 @@ def _quadratic(a: Any) -> Any:
     return solver.run(None, (matrix, linear), within, (-most, most)).params.primal
 
 
-def _jaxopt(solver: Any, start: Sequence[float]) -> Callable[[Any], Any]:
-    return lambda a: solver.run(jnp.array(start), a).params
+def _jaxopt(solver: Any, start: Sequence[float], within: float = 1e-4) -> Solve:
+    return Solve(lambda a: solver.run(jnp.array(start), a).params, tolerance=within)
 
 
 _DESCENT = {"maxiter": 50, "tol": 1e-4}
 
 JAXOPT: Mapping[str, Solve] = {
-    "GaussNewton": Solve(_jaxopt(jaxopt.GaussNewton(_decay), _NEAR)),
-    "LevenbergMarquardt": Solve(_jaxopt(jaxopt.LevenbergMarquardt(_decay), _NEAR)),
-    "LBFGS": Solve(_jaxopt(jaxopt.LBFGS(_valley, **_DESCENT), (-0.5, 0.5)), tolerance=1e-2),
-    "BFGS": Solve(_jaxopt(jaxopt.BFGS(_valley, **_DESCENT), (-0.5, 0.5)), tolerance=1e-2),
-    "GradientDescent": Solve(
-        _jaxopt(jaxopt.GradientDescent(_bowl, maxiter=100, tol=1e-5), (0.5, 0.5))
-    ),
+    "GaussNewton": _jaxopt(jaxopt.GaussNewton(_decay), _NEAR),
+    "LevenbergMarquardt": _jaxopt(jaxopt.LevenbergMarquardt(_decay), _NEAR),
+    "LBFGS": _jaxopt(jaxopt.LBFGS(_valley, **_DESCENT), (-0.5, 0.5), 1e-2),
+    "BFGS": _jaxopt(jaxopt.BFGS(_valley, **_DESCENT), (-0.5, 0.5), 1e-2),
+    "GradientDescent": _jaxopt(jaxopt.GradientDescent(_bowl, maxiter=100, tol=1e-5), (0.5, 0.5)),
     "ProjectedGradient": Solve(_nearest(jaxopt.projection.projection_non_negative, 1.0)),
     "ProjectedGradient, simplex": Solve(_nearest(jaxopt.projection.projection_simplex, 1 / 3)),
     "BoxOSQP": Solve(_quadratic, tolerance=1e-3),
@@ -390,30 +355,23 @@ BLACKJAX: Mapping[str, Solve] = {
 }
 
 DERIVATIVES: Mapping[str, Solve] = {
-    "diffrax ForwardMode": Solve(
-        _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, tolerances=_LOOSE, adjoint=_FORWARD),
-        tolerance=1e-2, mode=jax.jacfwd,
+    "diffrax ForwardMode": _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, 1e-2, **_LOOSE, **_FORWARD),
+    "diffrax DirectAdjoint": _ode(
+        _van_der_pol, dfx.Heun(), 1.0, 0.05, **_SHORT, adjoint=dfx.DirectAdjoint()
     ),
-    "diffrax DirectAdjoint": Solve(
-        _ode(_van_der_pol, dfx.Heun(), 1.0, 0.05, max_steps=32, adjoint=_DIRECT),
-        mode=jax.jacrev,
+    "diffrax RecursiveCheckpointAdjoint": _ode(_van_der_pol, dfx.Heun(), 1.0, 0.05, **_SHORT),
+    "diffrax ForwardMode, Kvaerno3": _ode(
+        _van_der_pol, dfx.Kvaerno3(), 1.0, 0.05, 1e-2, **_LOOSE, **_FORWARD
     ),
-    "diffrax RecursiveCheckpointAdjoint": Solve(
-        _ode(_van_der_pol, dfx.Heun(), 1.0, 0.05, max_steps=32), mode=jax.jacrev
-    ),
-    "diffrax ForwardMode, Kvaerno3": Solve(
-        _ode(_van_der_pol, dfx.Kvaerno3(), 1.0, 0.05, tolerances=_LOOSE, adjoint=_FORWARD),
-        tolerance=1e-2, mode=jax.jacfwd,
-    ),
-    "optimistix Newton": Solve(OPTIMISTIX["Newton"].fun, mode=jax.jacrev),
-    "optimistix LevenbergMarquardt": Solve(
-        OPTIMISTIX["LevenbergMarquardt"].fun, mode=jax.jacfwd, tolerance=1e-3
-    ),
-    "optimistix FixedPointIteration": Solve(
-        OPTIMISTIX["FixedPointIteration"].fun, high=12.0, mode=jax.jacrev, tolerance=1e-3
-    ),
-    "lineax LU": Solve(LINEAX["LU"].fun, mode=jax.jacrev, tolerance=1e-3),
-    "lineax QR": Solve(LINEAX["QR"].fun, mode=jax.jacfwd, tolerance=1e-3),
+    "optimistix Newton": replace(OPTIMISTIX["Newton"], mode=jax.jacrev),
+    **{
+        f"{library} {name}": replace(solves[name], mode=mode, tolerance=within)
+        for library, solves, name, mode, within in (
+            ("optimistix", OPTIMISTIX, "LevenbergMarquardt", jax.jacfwd, 1e-3),
+            ("optimistix", OPTIMISTIX, "FixedPointIteration", jax.jacrev, 1e-3),
+            ("lineax", LINEAX, "LU", jax.jacrev, 1e-3), ("lineax", LINEAX, "QR", jax.jacfwd, 1e-3),
+        )
+    },
     "optax adam": Solve(_adam, mode=jax.jacfwd, tolerance=1e-2),
 }  # fmt: skip
 """Solves whose derivative by the parameter is measured; those of optimistix are implicit."""
