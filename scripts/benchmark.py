@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installe
 
 
 class Benchmark(NamedTuple):
-    """What there is to run.
+    """One benchmark of the command.
 
     Attributes:
       module: of `scripts.benchmarks`, which has a function of the benchmark's name.
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> None:
     asked.add_argument(
         "--quick", action="store_true", help="measure little: whether it works, not how fast"
     )
-    own, rest = asked.parse_known_args(arguments)
+    options, rest = asked.parse_known_args(arguments)
     name = next((word for word in rest if not word.startswith("-")), "")
     if name not in BENCHMARKS:
         asked.print_help()
@@ -106,14 +106,14 @@ def run(arguments: Sequence[str]) -> None:
     from scripts.benchmarks.tables import recorded
     from veenv.agents.config.args import fail, parse
 
-    if own.quick:
+    if options.quick:
         quick = shlex.split(one.quick or fail(f"{name} has no --quick"))
-        rest = [*(word.format(folder=own.results) for word in quick), *rest]
-    file = own.out or own.results / f"{name}.json"
+        rest = [*(word.format(folder=options.results) for word in quick), *rest]
+    file = options.out or options.results / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     said = shlex.join(["python", "scripts/benchmark.py", *arguments])
     try:
-        recorded(name, parse(command, rest), file, said, whole=own.out is None)
+        recorded(name, parse(command, rest), file, said, whole=options.out is None)
     except ValueError as error:
         fail(str(error))
     except ModuleNotFoundError as error:

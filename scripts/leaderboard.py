@@ -140,7 +140,7 @@ def read_entries(folder: Path, points: int) -> list[Entry]:
     files = {path.stem: path for path in sorted(folder.glob("*.json"))}
     if words.keys() != files.keys():
         raise ValueError(f"entries.toml names {sorted(words)}, the folder has {sorted(files)}")
-    found = []
+    entries = []
     for name, path in files.items():
         order, word = Order.load(path), _checked(name, words[name])
         task = veenv.tasks.get(order.name)
@@ -150,12 +150,12 @@ def read_entries(folder: Path, points: int) -> list[Entry]:
                 raise RuntimeError(f"{path.name}: {'; '.join(report.problems)}")
         graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
         count = graph.cost(order.ids_for(graph))
-        found.append(Entry(task.name, count, order.found_by, **word))
-    return found
+        entries.append(Entry(task.name, count, order.found_by, **word))
+    return entries
 
 
 def _checked(name: str, word: Any) -> dict[str, Any]:
-    """What entries.toml says about an order.
+    """Checks and returns what entries.toml says about an order.
 
     Raises:
       ValueError: a field is missing or of another kind.
@@ -227,9 +227,9 @@ def read_policies(folder: Path) -> list[Evaluation]:
       ValueError: a file is no evaluation of a whole named set.
       OSError: a file cannot be read.
     """
-    found = counted([Evaluation.load(path) for path in sorted(folder.glob("*.json"))])
-    middles = {id(one): x.middle for one in found if (x := one.compared("classical")) is not None}
-    return sorted(found, key=lambda one: (one.tasks, middles.get(id(one), inf)))
+    rows = counted([Evaluation.load(path) for path in sorted(folder.glob("*.json"))])
+    middles = {id(one): x.middle for one in rows if (x := one.compared("classical")) is not None}
+    return sorted(rows, key=lambda one: (one.tasks, middles.get(id(one), inf)))
 
 
 def read_learners(folder: Path) -> list[Evaluation]:
@@ -244,16 +244,16 @@ def read_learners(folder: Path) -> list[Evaluation]:
     """
     paths = sorted(folder.glob("*.json"))
     rows = [evaluation_of(parse_object(path.read_bytes())) for path in paths]
-    found = counted([row for row in rows if row is not None])
+    evaluations = counted([row for row in rows if row is not None])
 
     def place(one: Evaluation) -> tuple[Any, ...]:
         partly = one.policy.endswith((PARTLY, PART))
         return one.tasks in set_names(), one.tasks, _start(one), partly, _mean(one)
 
-    return sorted(found, key=place)
+    return sorted(evaluations, key=place)
 
 
-def counted(found: Sequence[Evaluation]) -> list[Evaluation]:
+def counted(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """Counts the order of each task and seed; classical costs and references are made here, too.
 
     Raises:
@@ -264,9 +264,9 @@ def counted(found: Sequence[Evaluation]) -> list[Evaluation]:
         name: graphs_of(evaluation_set(name), "multiplications")
         if name in set_names()
         else {name: task_graph(name)}
-        for name in {one.tasks for one in found}
+        for name in {one.tasks for one in evaluations}
     }
-    return [_counted(one, graphs[one.tasks]) for one in found]
+    return [_counted(one, graphs[one.tasks]) for one in evaluations]
 
 
 def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
@@ -301,29 +301,29 @@ def _of_today(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
     Raises:
       ValueError: a row is of a function that was never in the set, or there is none, or two of one.
     """
-    own = {row.task: row for row in one.rows}
-    for name in own.keys() - graphs.keys():
+    rows_by_name = {row.task: row for row in one.rows}
+    for name in rows_by_name.keys() - graphs.keys():
         if name not in CANDIDATES.get(one.tasks, ()) and not (
             drawn_from(name) and name.startswith(f"{one.tasks} ")
         ):
             raise ValueError(
                 f"{one.policy} on {one.tasks}: {name!r:.60} is no function of this set"
             )
-    rows = tuple(own[name] for name in graphs if name in own)
-    if not rows or len(own) < len(one.rows):
+    rows = tuple(rows_by_name[name] for name in graphs if name in rows_by_name)
+    if not rows or len(rows_by_name) < len(one.rows):
         raise ValueError(f"{one.policy} on {one.tasks}: expected one row for each function")
     part = f", {len(rows)} of {len(graphs)}{PART}" if len(rows) < len(graphs) else ""
     return dataclasses.replace(one, policy=one.policy + part, rows=rows)
 
 
-def policy_table(found: Sequence[Evaluation]) -> str:
+def policy_table(evaluations: Sequence[Evaluation]) -> str:
     """The evaluations as Markdown, by set, the cheapest first."""
     rows = [
         "| set | to the best classical order | policy | to the reference | below classical, % "
         "| played |",
         "| --- | --- | --- | --- | ---: | --- |",
     ]
-    for one in found:
+    for one in evaluations:
         classical, known = one.compared("classical"), one.compared("reference")
         if classical is None:
             cells = one.tasks, NOT_COUNTED, one.policy, "", "", ""
@@ -340,7 +340,7 @@ def policy_table(found: Sequence[Evaluation]) -> str:
     return "\n".join(rows)
 
 
-def learner_table(found: Sequence[Evaluation]) -> str:
+def learner_table(evaluations: Sequence[Evaluation]) -> str:
     """Rows of learners as Markdown: costs on a task, ratios to the best classical orders on a set.
 
     Published results of a task come first.
@@ -350,12 +350,12 @@ def learner_table(found: Sequence[Evaluation]) -> str:
         "| budget | seeds | steps of a seed | seconds of a seed |",
         "| --- | --- | --- | ---: | --- | ---: | --- | --- | ---: | ---: | ---: |",
     ]
-    titles = list(dict.fromkeys(one.tasks for one in found))
+    titles = list(dict.fromkeys(one.tasks for one in evaluations))
     for title in titles:
         for learner, (least, most, seeds) in PUBLISHED.get(title, {}).items():
             cells = f"{title} | nothing | {learner} |  | {least} to {most}"
             rows.append(f"| {cells} |  |  |  | {seeds} |  |  |")
-        for one in (one for one in found if one.tasks == title):
+        for one in (one for one in evaluations if one.tasks == title):
             compared, to_reference = one.compared("classical"), one.compared("reference")
             if compared is None:
                 cells = title, _start(one), one.policy, NOT_COUNTED, "", "", "", one.budget or ""
@@ -380,13 +380,13 @@ def learner_table(found: Sequence[Evaluation]) -> str:
     return "\n".join(rows)
 
 
-def paired_table(found: Sequence[Evaluation]) -> str:
-    """Each two learners with the same budget on the same functions of a set, as Markdown."""
+def paired_table(evaluations: Sequence[Evaluation]) -> str:
+    """Compares learners in pairs with one budget on one set, as Markdown."""
     rows = [
         "| set | budget | learner | to | ratio | cheaper on | more expensive on |",
         "| --- | --- | --- | --- | --- | ---: | ---: |",
     ]
-    played = [one for one in found if one.tasks in set_names() and one.rows]
+    played = [one for one in evaluations if one.tasks in set_names() and one.rows]
     for ours, theirs in itertools.combinations(played, 2):
         alike = (
             (one.tasks, one.budget, [row.fingerprint for row in one.rows]) for one in (ours, theirs)
@@ -415,22 +415,22 @@ def _ratio(compared: Summary, seeds: int) -> str:
 
 
 def _start(one: Evaluation) -> str:
-    """What a learner knew when it started."""
+    """Returns what a learner knew when it started."""
     sizes = (len(order) for row in one.rows for order in row.orders)
     return start_of(one.policy.partition(",")[0], max(sizes, default=0))
 
 
-def by_task(found: Sequence[Evaluation]) -> str:
+def by_task(evaluations: Sequence[Evaluation]) -> str:
     """The mean costs of evaluations on one set, a line for each task."""
-    found = [one for one in found if one.rows]
-    if not found:
+    evaluations = [one for one in evaluations if one.rows]
+    if not evaluations:
         return ""
-    names = [f"{one.policy}, {one.budget}" for one in found]
+    names = [f"{one.policy}, {one.budget}" for one in evaluations]
     rows = [f"| task | best classical | reference | {' | '.join(map(escaped, names))} |"]
-    rows.append("| --- |" + " ---: |" * (2 + len(found)))
-    own = [{row.task: row for row in one.rows} for one in found]
-    for task in dict.fromkeys(name for lines in own for name in lines):
-        lines = [rows_of.get(task) for rows_of in own]
+    rows.append("| --- |" + " ---: |" * (2 + len(evaluations)))
+    by_name = [{row.task: row for row in one.rows} for one in evaluations]
+    for task in dict.fromkeys(name for lines in by_name for name in lines):
+        lines = [rows_of.get(task) for rows_of in by_name]
         first = next(line for line in lines if line is not None)
         means = ["" if line is None else f"{np.mean(line.costs):,.0f}" for line in lines]
         known = "" if first.reference is None else f"{first.reference:,}"

@@ -98,8 +98,8 @@ class Config:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What a run has shown.
+class RunResult:
+    """The result of a run.
 
     Attributes:
       order: vertex ids of the cheapest order.
@@ -110,7 +110,7 @@ class Found:
     course: list[Point]
 
 
-Learner = Callable[[Graph, int, str], Found]
+Learner = Callable[[Graph, int, str], RunResult]
 """From a graph, a seed and a budget."""
 
 
@@ -142,17 +142,17 @@ def main(config: Config) -> None:
         if (name, seed) not in done:
             jax.clear_caches()  # so that every seed compiles
             began = time.monotonic()
-            found = learner(graph, seed, config.budget)
-            seconds, cost = time.monotonic() - began, graph.cost(found.order)
-            steps, _, mean, least = found.course[-1]
+            shown_run = learner(graph, seed, config.budget)
+            seconds, cost = time.monotonic() - began, graph.cost(shown_run.order)
+            steps, _, mean, least = shown_run.course[-1]
             if cost != least:
                 raise RuntimeError(f"{name}: an order of {cost} is said to cost {least}")
-            shown = np.linspace(0, len(found.course) - 1, min(POINTS, len(found.course)))
-            curve = [found.course[i] for i in shown.round().astype(int)]
+            shown = np.linspace(0, len(shown_run.course) - 1, min(POINTS, len(shown_run.course)))
+            curve = [shown_run.course[i] for i in shown.round().astype(int)]
             texts = [[n, round(s, 1), round(float(m), 1), c] for n, s, m, c in curve]
             result = {"cost": cost, "mean": round(float(mean), 1), "steps": steps}
-            result["best"] = anytime(found.course)
-            result |= {"seconds": round(seconds, 1), "curve": texts, "order": list(found.order)}
+            result["best"] = anytime(shown_run.course)
+            result |= {"seconds": round(seconds, 1), "curve": texts, "order": list(shown_run.order)}
             row["runs"].append({"task": name, "seed": seed} | result)
             write_text(path, _text(row))
             print(f"{name}, seed {seed}: {cost:,} in {seconds:.0f} s, {steps:,} steps", flush=True)
@@ -166,17 +166,20 @@ def anytime(course: Sequence[Point]) -> list[tuple[float, int]]:
     >>> anytime([(1, 0.50, 9.0, 9), (2, 0.51, 9.0, 9), (3, 0.52, 8.0, 8), (4, 30.0, 7.0, 7)])
     [(0.52, 8), (30.0, 7)]
     """
-    kept: dict[int, tuple[float, int]] = {}
+    lowest: dict[int, tuple[float, int]] = {}
     least = math.inf
     for _, seconds, _, cost in course:
         if cost < least:
             least = cost
-            kept[math.floor(BINS * math.log10(max(seconds, 1e-3)))] = (round(seconds, 3), cost)
-    return list(kept.values())
+            lowest[math.floor(BINS * math.log10(max(seconds, 1e-3)))] = (
+                round(seconds, 3),
+                cost,
+            )
+    return list(lowest.values())
 
 
 def start_of(learner: str, vertices: int) -> str:
-    """What a learner or a search knows of a function of so many vertices when it starts.
+    """Returns what a learner or a search knows of a function of so many vertices at first.
 
     >>> start_of("ppo", 500), start_of("ppo-from-nothing", 500), start_of("anneal", 500)
     ('the shipped policy', 'nothing', 'classical orders')
@@ -190,7 +193,7 @@ def start_of(learner: str, vertices: int) -> str:
 
 
 def _task(played: TaskDistribution, k: int) -> dict[str, Any]:
-    """What is known of a task."""
+    """Describes a task: its graph, classical cost and reference."""
     return {
         "task": played.names[k],
         "fingerprint": fingerprint(played.graphs[k]),
@@ -228,22 +231,22 @@ def evaluation_of(row: dict[str, Any]) -> Evaluation | None:
         rows, learner = [], row["learner"]
         whole = all("order" in run for run in runs.values())
         for task in row["tasks"]:
-            own = [runs[task["task"], seed] for seed in seeds]
+            of_task = [runs[task["task"], seed] for seed in seeds]
             if not whole:
-                own = [min(own, key=lambda run: (run["cost"], "order" not in run))]
+                of_task = [min(of_task, key=lambda run: (run["cost"], "order" not in run))]
             of_runs = {
-                "costs": [run["cost"] for run in own],
-                "mean": float(np.mean([run["mean"] for run in own])),
-                "steps": sum(run["steps"] for run in own),
-                "seconds": math.fsum(run["seconds"] for run in own),
-                "orders": [run.get("order", []) for run in own],
+                "costs": [run["cost"] for run in of_task],
+                "mean": float(np.mean([run["mean"] for run in of_task])),
+                "steps": sum(run["steps"] for run in of_task),
+                "seconds": math.fsum(run["seconds"] for run in of_task),
+                "orders": [run.get("order", []) for run in of_task],
             }
             rows.append(task | of_runs)
         if not whole:
             learner, seeds = f"{learner}, best of {len(seeds)}{PARTLY}", seeds[:1]
-        found = {"policy": learner, "tasks": row["on"], "cost": "multiplications"}
-        found |= {"seeds": seeds, "samples": 1, "rows": rows}
-        return read_field("", Evaluation, row | found)
+        fields = {"policy": learner, "tasks": row["on"], "cost": "multiplications"}
+        fields |= {"seeds": seeds, "samples": 1, "rows": rows}
+        return read_field("", Evaluation, row | fields)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"this is no row of a learner: {error}") from None
 
@@ -270,7 +273,7 @@ def learner_of(name: str) -> Learner:
     return partial(searched, name)
 
 
-def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any) -> Found:
+def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any) -> RunResult:
     """PPO or AlphaZero, with its default settings but for those.
 
     What it is given without playing counts only where it starts from that.
@@ -279,28 +282,28 @@ def agent(name: AgentName, graph: Graph, seed: int, budget: str, **settings: Any
 
     def note(progress: TrainProgress) -> None:
         [mean] = progress.measured["mean_cost"].values()
-        [least] = progress.measured["best_cost" if given else "min_cost"].values()
+        [least] = progress.measured["best_cost" if from_known_order else "min_cost"].values()
         least = min([least, *(point[3] for point in course[-1:])])
         course.append((progress.steps, progress.seconds, mean, least))
 
     steps, limit = (int(budget), None) if budget.isdecimal() else (None, budget)
     config = PPOConfig(seed=seed, steps=steps, **settings)
     window = name == "ppo" and window_on(len(graph.eliminable), config)
-    given = window and not config.from_nothing
+    from_known_order = window and not config.from_nothing
     run = train(graph, config, agent=name, callback=note, time_limit=limit)
     played = run.best.played(run.order.name)
-    return Found(run.order.ids if given or played is None else played, course)
+    return RunResult(run.order.ids if from_known_order or played is None else played, course)
 
 
-def searched(method: str, graph: Graph, seed: int, budget: str) -> Found:
+def searched(method: str, graph: Graph, seed: int, budget: str) -> RunResult:
     """A method of search."""
     limit = int(budget) if budget.isdecimal() else budget
-    found = search(graph, method, budget=limit, seed=seed)
-    course = [(n, s, cost, cost) for s, n, cost in found.trace]
-    return Found(found.order, [*course, (found.evaluations, found.seconds, found.cost, found.cost)])
+    end = search(graph, method, budget=limit, seed=seed)
+    course = [(n, s, cost, cost) for s, n, cost in end.trace]
+    return RunResult(end.order, [*course, (end.evaluations, end.seconds, end.cost, end.cost)])
 
 
-def one_file(graph: Graph, seed: int, budget: str) -> Found:
+def one_file(graph: Graph, seed: int, budget: str) -> RunResult:
     """The PPO of docs/examples/ppo_one_file.py."""
     example = runpy.run_path(str(EXAMPLES / "ppo_one_file.py"))
     begin, learn = example["make_train"](graph, updates=1)
@@ -312,7 +315,7 @@ def one_file(graph: Graph, seed: int, budget: str) -> Found:
     return by_updates(graph, seed, budget, begin, update)
 
 
-def rejax(graph: Graph, seed: int, budget: str) -> Found:
+def rejax(graph: Graph, seed: int, budget: str) -> RunResult:
     """The PPO of rejax, as in docs/examples/rejax_ppo.py.
 
     Raises:
@@ -347,7 +350,7 @@ def by_updates(
     budget: str,
     begin: Callable[[Any], Any],
     update: Callable[[Any, Any], tuple[Any, Any]],
-) -> Found:
+) -> RunResult:
     """A learner that is a function of its state and a key, and tells the orders of its episodes."""
     began, (first, rest) = time.monotonic(), jax.random.split(jax.random.key(seed))
     state, step = jax.jit(begin)(first), jax.jit(update)
@@ -363,7 +366,7 @@ def by_updates(
         pace = now - before[1] if course else 0.0
         steps = before[0] + len(orders) * len(graph.eliminable)
         course.append((steps, now, float(np.mean(costs)), int(least)))
-    return Found(order, course)
+    return RunResult(order, course)
 
 
 def _is_spent(budget: str, last: Point, pace: float) -> bool:

@@ -104,20 +104,20 @@ def lines_of(place: str) -> int:
     """
     path, _, names = place.partition(":")
     text = Path(path).read_text("utf-8")
-    tree, lines, kept = ast.parse(text), text.splitlines(), set[int]()
+    tree, lines, numbers = ast.parse(text), text.splitlines(), set[int]()
     wanted = [node for node in ast.walk(tree) if getattr(node, "name", None) in names.split(",")]
     for node in wanted or tree.body:
-        kept |= {*range(getattr(node, "lineno", 1), (getattr(node, "end_lineno", 0) or 0) + 1)}
+        numbers |= {*range(getattr(node, "lineno", 1), (getattr(node, "end_lineno", 0) or 0) + 1)}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import | ast.ImportFrom) or (
                 isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant)
             ):
-                kept -= {*range(inner.lineno, (inner.end_lineno or 0) + 1)}
-    return sum(bool(lines[k - 1].split("#")[0].strip()) for k in kept)
+                numbers -= {*range(inner.lineno, (inner.end_lineno or 0) + 1)}
+    return sum(bool(lines[k - 1].split("#")[0].strip()) for k in numbers)
 
 
 def measured(name: str, seconds: float, minutes: float) -> tuple[int, list[Ratios]]:
-    """How many rows were looked at, and the ratios of those whose program changes."""
+    """Measures a mechanism: the number of rows looked at, and ratios of those that change."""
     one, end, number, changed = MECHANISMS[name], time.monotonic() + 60 * minutes, 0, []
     compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
     for row in (row for corpus in one.corpora for row in CORPORA[corpus]()):
@@ -126,7 +126,7 @@ def measured(name: str, seconds: float, minutes: float) -> tuple[int, list[Ratio
         number += 1
         with jax.enable_x64(row.wide):
             points = row.points()
-            own, first, text, touched = _built(row, points, one, off=False)
+            program, first, text, touched = _built(row, points, one, off=False)
             if not touched:
                 continue
             other, without, new, _ = _built(row, points, one, off=True)
@@ -136,7 +136,7 @@ def measured(name: str, seconds: float, minutes: float) -> tuple[int, list[Ratio
             for _ in range(2 if first < 1 else 0):
                 for off in (False, True):
                     firsts[off].append(_built(row, points, one, off=off)[1])
-            runs = {"with": own, "without": other}
+            runs = {"with": program, "without": other}
             times = interleaved(runs, points, _ROUNDS, seconds=seconds, clock=time.process_time)
             ratio = float(np.median(times["without"] / times["with"]))
             changed.append((row.name, ratio, float(np.median(firsts[1]) / np.median(firsts[0]))))
@@ -247,10 +247,10 @@ def _writings(scale: float = 0.3) -> Iterator[Row]:
     for name, make in PROBLEMS.items():
         default = make.__defaults__
         assert default is not None
-        made = make(max(2, round(scale * default[0])))
-        for writing, fun in writings(made).items():
+        problem = make(max(2, round(scale * default[0])))
+        for writing, fun in writings(problem).items():
             sparse = veenv.jacve(fun, sparse_representation=True)
-            yield Row(f"{name}, {writing}", sparse, lambda n=made.size: _unknowns(n), True)
+            yield Row(f"{name}, {writing}", sparse, lambda n=problem.size: _unknowns(n), True)
 
 
 CORPORA: Mapping[str, Callable[[], Iterator[Row]]] = {

@@ -32,7 +32,7 @@ POINTS = 40
 
 
 class CoursePoint(NamedTuple):
-    """Where a training is after an update.
+    """A training's progress after an update.
 
     Attributes:
       steps: environment steps so far.

@@ -59,7 +59,7 @@ def orders_of(case: Case, wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """
     graph = make_graph(case.fun, case.argnums)(*case.args)
     classical = {name.lower(): ids for name, ids in classical_orders(graph).items()}
-    found: dict[tuple[int, ...], list[str]] = {}
+    names_by_order: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
         cost: CostModel = _COST_OF.get(name, "multiplications")
         if name in classical:
@@ -70,10 +70,10 @@ def orders_of(case: Case, wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
             except ValueError:
                 name = min(classical, key=lambda n: graph.cost(classical[n], cost))
                 ids = classical[name]
-        names = found.setdefault(ids, [])
+        names = names_by_order.setdefault(ids, [])
         if name not in names:
             names.append(name)
-    return {" = ".join(names): ids for ids, names in found.items()}
+    return {" = ".join(names): ids for ids, names in names_by_order.items()}
 
 
 def singles(case: Case, batch: int) -> Any:

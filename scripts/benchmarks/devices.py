@@ -99,10 +99,10 @@ def mesh_of(topology: str) -> Mesh:
     kind, _, count = topology.partition(":")
     if kind == "h100":
         gpus = f"1x1x{count or 1}"
-        found = topologies.get_topology_desc("", "cuda", target_config=H100, topology=gpus)
+        description = topologies.get_topology_desc("", "cuda", target_config=H100, topology=gpus)
     else:
-        found = topologies.get_topology_desc(topology, "tpu")
-    return Mesh(np.array(found.devices), (AXIS,))
+        description = topologies.get_topology_desc(topology, "tpu")
+    return Mesh(np.array(description.devices), (AXIS,))
 
 
 def compiled_for(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> tuple[str, ...]:
@@ -111,17 +111,17 @@ def compiled_for(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> tup
         path.unlink()
     began = time.perf_counter()
     with _said() as log:
-        made = lower(mesh).compile()
+        program = lower(mesh).compile()
     seconds = time.perf_counter() - began
-    memory: Any = made.memory_analysis()
-    executable: Any = made.runtime_executable()
+    memory: Any = program.memory_analysis()
+    executable: Any = program.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
     used, spilled = registers(said)
-    several = exchanges(made.as_text() or "")
+    several = exchanges(program.as_text() or "")
     reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
-    others = Counter(one.name for one in several if one.name != "all-reduce")
+    exchanged = Counter(one.name for one in several if one.name != "all-reduce")
     moves = [f"all-reduce {reduced / 1000:,.1f} kB"] if reduced else []
-    moves += [f"{count} {name}" for name, count in sorted(others.items())]
+    moves += [f"{count} {name}" for name, count in sorted(exchanged.items())]
     code = memory.generated_code_size_in_bytes or len(executable.serialize())
     return (
         *(f"{x / 1000:,.0f}" for x in (code, memory.temp_size_in_bytes)),
@@ -212,8 +212,8 @@ def exchanges(text: str) -> list[Exchange]:
     >>> exchanges("%x = (f32[2,3]{1,0}, /*index=1*/s32[]) all-reduce-start(%a, %b)")
     [Exchange(name='all-reduce', num_bytes=28)]
     """
-    found = re.findall(rf"= (\S.*?) ({EXCHANGES})(?:-start)?\(", text)
-    return [Exchange(name, bytes_of(kind)) for kind, name in found]
+    matches = re.findall(rf"= (\S.*?) ({EXCHANGES})(?:-start)?\(", text)
+    return [Exchange(name, bytes_of(kind)) for kind, name in matches]
 
 
 def bytes_of(kind: str) -> int:

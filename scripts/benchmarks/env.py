@@ -215,7 +215,7 @@ def _observed(
 
     @jax.jit
     def play(key: jax.Array, episodes: jax.Array) -> Any:
-        """What one core plays."""
+        """Plays the episodes of one core."""
         return jax.lax.fori_loop(0, episodes, episode, (key, *first(), jnp.zeros(())))
 
     def turn(count: int) -> int:
@@ -321,7 +321,7 @@ def _stoa(env: VertexEnv, n: int) -> tuple[Begin, Step]:
 
 
 def _timed_steps(wrapped: Any, num_actions: int, n: int) -> tuple[Begin, Step]:
-    """Those of an interface whose state comes with a time step."""
+    """Begin and step of an interface whose state comes with a time step."""
 
     def begin(key: jax.Array) -> Any:
         return wrapped.reset(jax.random.split(key, n))

@@ -127,7 +127,7 @@ def _prices(
 
 
 def _rows(case: Case, size: int, seconds: float) -> Iterator[Measured]:
-    """What is counted and measured of a function's forms at a batch."""
+    """Counts and measures the forms of a function at a batch."""
     forms = {name: (jacobian, program, n) for name, jacobian, program, n in _forms(case)}
     points = case.points(size)
     methods = {form: jacobian for form, (jacobian, _, _) in forms.items()}
@@ -196,12 +196,12 @@ def _weights(batch: int, repeats: int, weights: Path) -> Iterator[Table]:
     runs = {name: program.run for name, program in compiled(methods, points).items()}
     seconds = interleaved(runs, points, repeats, shortest=_SHORTEST, clock=time.process_time)
     unit = np.median(seconds[str(many)] - seconds[str(few)]) / (3 * (many - few))
-    found = {}
+    by_operation = {}
     for name in OPERATIONS:
         more = np.median(seconds[name] - seconds["calls"]) / _CALLS
-        found[name] = max(1, round(float(more / unit)) - _BESIDE.get(name, 0))
-        table.add(name, found[name])
-    document = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": found}
+        by_operation[name] = max(1, round(float(more / unit)) - _BESIDE.get(name, 0))
+        table.add(name, by_operation[name])
+    document = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": by_operation}
     write_text(weights, json.dumps(document, indent=1) + "\n")
 
 

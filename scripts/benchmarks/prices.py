@@ -76,18 +76,18 @@ def fitted(rows: Sequence[Measured]) -> dict[str, float]:
     def errors(change: np.ndarray) -> np.ndarray:
         return np.concatenate([np.log(counts @ np.exp(change)) - wanted, _PRIOR * change])
 
-    found = prior * np.exp(least_squares(errors, np.zeros(len(prior)), loss="soft_l1").x)
-    return dict(zip(MICROSECONDS, found.tolist(), strict=True))
+    costs = prior * np.exp(least_squares(errors, np.zeros(len(prior)), loss="soft_l1").x)
+    return dict(zip(MICROSECONDS, costs.tolist(), strict=True))
 
 
 def chosen(rows: Sequence[Measured], costs: Mapping[str, float]) -> list[float]:
-    """Of each function and batch, the time of the cheapest form by that of the fastest one."""
+    """Returns for each function and batch the time of the cheapest form over the fastest's."""
     each = np.array([*costs.values()])
     forms: dict[tuple[str, int], list[Measured]] = {}
     for row in rows:
         forms.setdefault((row.function, row.batch), []).append(row)
     return [
-        min(some, key=lambda row: float(each @ row.counts)).seconds
-        / min(row.seconds for row in some)
-        for some in forms.values()
+        min(rivals, key=lambda row: float(each @ row.counts)).seconds
+        / min(row.seconds for row in rivals)
+        for rivals in forms.values()
     ]

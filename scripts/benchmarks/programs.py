@@ -1,4 +1,4 @@
-"""How benchmarks compile functions, and time them beside JAX's two modes."""
+"""Compiles the functions of benchmarks, and times them beside JAX's two modes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Compiled:
 
     @property
     def memory(self) -> Any:
-        """What XLA says of memory; backends that say nothing cannot be measured."""
+        """XLA's memory analysis; backends without one cannot be measured."""
         return self.run.memory_analysis()
 
     @property
     def bytes(self) -> int:
-        """Of temporary memory and results."""
+        """Bytes of temporary memory and results."""
         return self.memory.temp_size_in_bytes + self.memory.output_size_in_bytes
 
 
@@ -148,10 +148,10 @@ def at_batch(methods: Methods, size: int) -> dict[str, Callable[..., Any]]:
     return {name: jax.vmap(f) if size > 1 else f for name, f in methods.items()}
 
 
-def difference(found: Any, expected: Any) -> float:
+def difference(actual: Any, expected: Any) -> float:
     """The largest difference of two trees of arrays, in relation to the largest finite number."""
     worst = 0.0
-    for x, y in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+    for x, y in zip(*map(jax.tree.leaves, (actual, expected)), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=1e-30)

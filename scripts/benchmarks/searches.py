@@ -87,9 +87,9 @@ def _budgets(only: str, calls: int) -> Iterator[Table]:
         measured, limit = json.loads(done.stdout), max(case[-1] + 1.0, 1.1 * case[-1])
         spent = ", ".join(f"{seconds:.2f}" for seconds in measured["seconds"])
         counts = ", ".join(f"{count:,}" for count in measured["counts"])
-        kept = "yes" if max(measured["seconds"]) <= limit else "NO"
+        in_time = "yes" if max(measured["seconds"]) <= limit else "NO"
         end = f"{whole - measured['until_end']:.1f}"
-        table.add(*case[:3], f"{case[-1]:g}", spent, counts, kept, end)
+        table.add(*case[:3], f"{case[-1]:g}", spent, counts, in_time, end)
 
 
 def measure(case: tuple[str, str, Any, float], calls: int) -> dict[str, list[float] | float]:

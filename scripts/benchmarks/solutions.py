@@ -168,10 +168,10 @@ def _newton(p: Problem, step: Callable[[Any, Any], Any]) -> Solve:
 
     def solve() -> tuple[Any, str]:
         x = jnp.asarray(p.start)
-        for taken in range(30):
+        for count in range(30):
             r = value(x)
             if float(jnp.abs(r).max()) < 1e-9:
-                return np.asarray(x), f"{taken} steps"
+                return np.asarray(x), f"{count} steps"
             x = x - step(x, r)
         raise RuntimeError("no convergence in 30 steps of Newton's method")
 
@@ -206,14 +206,14 @@ def _marquardt(trial: Callable[[Any, float], tuple[Any, Any, Any]], start: Any) 
       start: the unknowns at the start.
     """
     z, damping = jnp.asarray(start), 1.0
-    for taken in range(1, 200):
+    for count in range(1, 200):
         fresh, cost, less = trial(z, damping)
         if not float(less) < float(cost):
             damping *= 4
             continue
         z, damping = fresh, damping / 3
         if float(cost) - float(less) < 1e-8 * float(cost):
-            return np.asarray(less), f"{taken} steps, cost {float(less):.4f}"
+            return np.asarray(less), f"{count} steps, cost {float(less):.4f}"
     raise RuntimeError("no convergence in 200 steps of Levenberg and Marquardt's method")
 
 
@@ -224,7 +224,7 @@ def adjust(p: Problem) -> Ways:
         return jnp.sum(p.fun(z) ** 2) / 2
 
     def descent(both: Any, step: Callable[..., Any], compiled: bool = True) -> Solve:
-        """By what gives residuals and Jacobian, and a solution of the damped normal equations."""
+        """Descends by residuals with Jacobian, and a solver of the damped normal equations."""
         costs = jax.jit(cost)
 
         def trial(z: Any, damping: Any) -> Any:
@@ -288,8 +288,8 @@ def implicit(p: Problem) -> Ways:
             )  # fmt: skip
 
         def solve() -> tuple[Any, str]:
-            found = run(p.start)
-            return np.asarray(found.ys[-1]), f"{int(found.stats['num_steps'])} steps"
+            solution = run(p.start)
+            return np.asarray(solution.ys[-1]), f"{int(solution.stats['num_steps'])} steps"
 
         return solve
 
@@ -350,18 +350,18 @@ def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Ite
         ways = task.ways(task.problem(size))
         absent_of = {way: [m for m in needs if not has(m)] for way, (needs, _) in ways.items()}
         missing = {way: ", ".join(modules) for way, modules in absent_of.items() if modules}
-        found = [
+        solved = [
             one
             for way, (needs, prepare) in ways.items()
             if way not in missing and (one := _first(way, needs, prepare, missing)) is not None
         ]
-        solvers = {one.way: one.solve for one in found}
+        solvers = {one.way: one.solve for one in solved}
         times = interleaved(solvers, (), repeats, _LONG, fewest=0)
         seconds = {way: round(float(np.median(t)), 4) for way, t in times.items()}
-        others = [seconds[way] for way in seconds if "veenv" not in way]
-        for way, _, value, took, first in found:
-            off = difference(value, found[0].value)
-            ratio = f"{seconds[way] / min(others):.2f}" if others else "–"
+        rivals = [seconds[way] for way in seconds if "veenv" not in way]
+        for way, _, value, took, first in solved:
+            off = difference(value, solved[0].value)
+            ratio = f"{seconds[way] / min(rivals):.2f}" if rivals else "–"
             cells = str(first), str(seconds[way]), took, f"{off:.1e}"
             table.add(f"{name}, {size:,}", ratio, way, *cells)
         absent += [f"{name} by {way} (needs {modules})" for way, modules in missing.items()]

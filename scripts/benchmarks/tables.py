@@ -19,7 +19,7 @@ PAGE = "docs/results/all.txt"
 
 
 def has(name: str) -> bool:
-    """Whether a module is installed."""
+    """Returns whether a module is installed."""
     return importlib.util.find_spec(name) is not None
 
 
@@ -77,7 +77,7 @@ class Table:
         return f"\n{_line(self.columns)}\n|{' --- |' * len(self.columns)}"
 
     def markdown(self) -> str:
-        """All of it in Markdown."""
+        """The whole table in Markdown."""
         return "\n".join([self.head(), *map(_line, self.rows), ""])
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def geometric_mean(ratios: Any) -> float:
 
 def spearman(a: Any, b: Any) -> float:
     """Spearman's rank correlation."""
-    found: Any = spearmanr(a, b)
-    return float(found.statistic)
+    result: Any = spearmanr(a, b)
+    return float(result.statistic)
 
 
 def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole: bool) -> None:

@@ -40,9 +40,9 @@ def main() -> None:
     """Writes the IR."""
     compiler = [sys.executable, "-m", "ziglang", "cc", *_COMMAND.split()]
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "driver.ll"
-        subprocess.run([*compiler, "-I", jax.ffi.include_dir(), SOURCE, "-o", made], check=True)
-        text = made.read_text()
+        compiled = Path(folder) / "driver.ll"
+        subprocess.run([*compiler, "-I", jax.ffi.include_dir(), SOURCE, "-o", compiled], check=True)
+        text = compiled.read_text()
     for pattern in _LEFT_AWAY:
         text = re.sub(pattern, "", text, flags=re.MULTILINE)
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()

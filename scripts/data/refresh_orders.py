@@ -55,7 +55,7 @@ def main(config: Config) -> int:
             began = time.perf_counter()
             task = veenv.tasks.get(name)
             graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-            messages = update(config.folder, graph, name, found(graph, name, config))
+            messages = update(config.folder, graph, name, candidates_of(graph, name, config))
             seconds = time.perf_counter() - began
             print(f"{name}: {'; '.join(messages)} ({seconds:.0f} s)", flush=True)
     except (ValueError, OSError) as error:
@@ -64,7 +64,7 @@ def main(config: Config) -> int:
     return 0
 
 
-def found(graph: Graph, name: str, config: Config) -> list[Order]:
+def candidates_of(graph: Graph, name: str, config: Config) -> list[Order]:
     """The classical orders, and what searches under each cost model find.
 
     Raises:
@@ -132,7 +132,7 @@ def _price(order: Order, cost: Labelling) -> tuple[int, int]:
 
 def _recount(orders: Iterable[Order], graph: Graph) -> list[Order]:
     """The orders that are orders of this graph; those recorded for another one lose their proof."""
-    kept = []
+    recounted = []
     for order in orders:
         same = order.fingerprint == fingerprint(graph)
         bounds = order.lower_bounds if same else {}
@@ -140,8 +140,8 @@ def _recount(orders: Iterable[Order], graph: Graph) -> list[Order]:
             new = Order.from_graph(graph, order.ids, order.name, order.found_by, bounds)
         except ValueError:
             continue
-        kept.append(dataclasses.replace(new, jax_version=order.jax_version) if same else new)
-    return kept
+        recounted.append(dataclasses.replace(new, jax_version=order.jax_version) if same else new)
+    return recounted
 
 
 def _file_name(shipped: dict[Path, Order], graph: Graph, name: str, cost: Labelling) -> str:

@@ -85,7 +85,7 @@ class Config:
 
 
 class Audit:
-    """What is known so far, in a file."""
+    """The file of what is known of all functions."""
 
     def __init__(self, config: Config):
         """Reads the file, and the orders of others.
@@ -108,7 +108,7 @@ class Audit:
         write_text(self.config.file, as_text(self.document))
 
     def take(self, name: str, graph: Graph) -> Known:
-        """What is known of a function, of the orders that are there already."""
+        """Returns what is known of a function by the orders that are there already."""
         key = fingerprint(graph)
         known = self.known.get(key) or of_nothing(name, graph)
         known = dataclasses.replace(known, bound=max(known.bound, proved_bound(graph)))
@@ -118,27 +118,27 @@ class Audit:
         return known
 
     def search(self, name: str, graph: Graph) -> Known:
-        """What is known of a function after all its searches and a proof."""
+        """Returns what is known of a function after all its searches and a proof."""
         known, key = self.take(name, graph), fingerprint(graph)
         budget = int(self.config.budget) if self.config.budget.isdecimal() else self.config.budget
         while known.pieces < self.config.pieces and not known.solved:
             began, kind = time.process_time(), "anneal" if known.pieces else "auto"
             begin = known.order if known.pieces else None
-            found = search(graph, kind, budget=budget, seed=known.pieces, start=begin)
+            result = search(graph, kind, budget=budget, seed=known.pieces, start=begin)
             by = f"{kind}, budget {budget}, seed {known.pieces}"
-            known = better(known, graph, found.order, by)
+            known = better(known, graph, result.order, by)
             known = dataclasses.replace(
                 known,
-                bound=max(known.bound, found.lower_bound),
-                first=known.first if known.pieces else found.cost,
+                bound=max(known.bound, result.lower_bound),
+                first=known.first if known.pieces else result.cost,
                 pieces=known.pieces + 1,
                 seconds=known.seconds + time.process_time() - began,
             )
         large, proof = len(graph.eliminable) > ENOUGH, self.config.proof
         if not (known.solved or large or known.tried == proof):
-            found = search(graph, "exact", budget=proof, start=known.order)
-            known = better(known, graph, found.order, f"exact, budget {proof}")
-            bound = max(known.bound, found.lower_bound)
+            result = search(graph, "exact", budget=proof, start=known.order)
+            known = better(known, graph, result.order, f"exact, budget {proof}")
+            bound = max(known.bound, result.lower_bound)
             known = dataclasses.replace(known, bound=bound, tried=proof)
         self.known[key] = known
         return known
@@ -197,13 +197,13 @@ def main(config: Config) -> None:
     for name in names:
         if name not in compared_sets():
             raise ValueError(f"unknown test set {name!r}; known: {', '.join(compared_sets())}")
-        own = CANDIDATES.get(name, ())
+        tasks = CANDIDATES.get(name, ())
         if config.tasks:
-            for task in own:
+            for task in tasks:
                 if task in config.tasks:
                     audit.told(audit.search(task, veenv.make(task).graph))
             continue
-        members = audit.named_set(name) if own else audit.random_set(name)
+        members = audit.named_set(name) if tasks else audit.random_set(name)
         audit.document["sets"][name] = members
     solved = {one.task for one in audit.known.values() if one.solved}
     for name, members in audit.document["sets"].items():
@@ -234,7 +234,7 @@ def alone(task: str) -> Any:
 
 
 def of_nothing(name: str, graph: Graph) -> Known:
-    """What classical orders and bounds say of a function."""
+    """Computes what classical orders and bounds say of a function."""
     problem = prepare(graph)
     orders = {
         "forward": graph.forward(),
@@ -251,7 +251,7 @@ def of_nothing(name: str, graph: Graph) -> Known:
 
 
 def better(known: Known, graph: Graph, ids: Sequence[int], by: str) -> Known:
-    """What is known of a function after another order is seen."""
+    """Updates what is known of a function with another order."""
     cost = graph.cost(graph.check_order(ids))
     if cost >= known.cost:
         return known
@@ -261,13 +261,13 @@ def better(known: Known, graph: Graph, ids: Sequence[int], by: str) -> Known:
 
 def offered(board: Path) -> Offered:
     """The orders of the leaderboard and of the package."""
-    found: Offered = defaultdict(list)
+    orders: Offered = defaultdict(list)
     for order in shipped_orders():
-        found[order.fingerprint].append((order.found_by, order.ids))
+        orders[order.fingerprint].append((order.found_by, order.ids))
     for path in sorted(board.glob("*/*.json")):
         for key, by, ids in _of_file(parse_object(path.read_bytes())):
-            found[key].append((by, ids))
-    return found
+            orders[key].append((by, ids))
+    return orders
 
 
 def _of_file(one: Any) -> Iterator[tuple[str, str, Sequence[int]]]:
@@ -284,7 +284,7 @@ def _of_file(one: Any) -> Iterator[tuple[str, str, Sequence[int]]]:
 
 
 def table(audit: Audit) -> str:
-    """Every function that was looked at, as Markdown."""
+    """Lists the functions that were looked at, as Markdown."""
     rows = [
         "| function | vertices | best classical | rule | first search | best known | bound "
         "| gain, % | searched, s | set |",
@@ -315,12 +315,12 @@ def as_text(document: Any) -> str:
 
 
 def _line(known: Known) -> tuple[Any, ...]:
-    """Where a function is in tables; of two graphs of one, that of the newer JAX is first."""
+    """The sort key of a function in tables; of its two graphs that of the newer JAX is first."""
     return *_place(known.task), tuple(-int(part) for part in known.jax.split(".")[:2])
 
 
 def _place(task: str) -> tuple[int, int, str]:
-    """Where a function is in tables: by set, then by draw or as the set lists it."""
+    """The place of a function in tables: by set, then by draw or as the set lists it."""
     base, _, draw = task.partition(" ")
     if base in FAMILIES:
         return tuple(FAMILIES).index(base), int(draw), ""

@@ -29,7 +29,7 @@ Choice = tuple[Float[np.ndarray, "n F"], int]
 
 def choices(graph: Graph, order: Sequence[int], draw: random.Random) -> list[Choice]:
     """Twelve choices of an order, drawn by chance."""
-    where, left, found = places(graph), {graph.node(v) for v in order}, []
+    where, left, drawn = places(graph), {graph.node(v) for v in order}, []
     wanted = set(draw.sample(range(len(order)), min(12, len(order))))
 
     edges = [(u, v, not s.unit) for (u, v), s in graph.structures(COST).items()]
@@ -39,12 +39,12 @@ def choices(graph: Graph, order: Sequence[int], draw: random.Random) -> list[Cho
         if step in wanted and len(left) > 1:
             nodes = sorted(left)
             seen = np.array([features(tableau, other, where[other]) for other in nodes])
-            found.append((seen, nodes.index(node)))
+            drawn.append((seen, nodes.index(node)))
         left.discard(node)
         tableau.eliminate(
             node, lambda a, b: a or b, lambda a, b: True, keep=node in graph.output_nodes
         )
-    return found
+    return drawn
 
 
 def imitate(data: Sequence[Choice], steps: int = 400) -> Float[np.ndarray, " F"]:
@@ -52,9 +52,9 @@ def imitate(data: Sequence[Choice], steps: int = 400) -> Float[np.ndarray, " F"]
     weights, mean, square = np.zeros(NUM_FEATURES), np.zeros(NUM_FEATURES), np.zeros(NUM_FEATURES)
     for _ in range(steps):
         slope = 1e-3 * weights
-        for seen, taken in data:
+        for seen, pick in data:
             odds = np.exp(np.min(seen @ weights) - seen @ weights)
-            slope = slope + (seen[taken] - odds @ seen / odds.sum()) / len(data)
+            slope = slope + (seen[pick] - odds @ seen / odds.sum()) / len(data)
         mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
         weights = weights - 0.05 * mean / (np.sqrt(square) + 1e-8)
     return weights

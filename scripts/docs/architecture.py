@@ -22,19 +22,19 @@ ROW, LEFT, WIDTH = 34, 100, 880
 
 
 def modules() -> dict[str, Path]:
-    """Every module of both packages by its dotted name."""
-    found = {}
+    """The paths of all modules of both packages by dotted name."""
+    paths = {}
     for folder, above in (("veenv", ()), ("agents", ("veenv",))):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = *above, *path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts).removesuffix(".__init__")] = path
-    return found
+            paths[".".join(parts).removesuffix(".__init__")] = path
+    return paths
 
 
 def imports() -> dict[str, set[str]]:
     """For every module the modules of this project that it imports, wherever in the file."""
     known = modules()
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for module, path in known.items():
         names: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -43,8 +43,8 @@ def imports() -> dict[str, set[str]]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 full = {f"{node.module}.{alias.name}" for alias in node.names}
                 names |= {name if name in known else node.module for name in full}
-        found[module] = names & known.keys()
-    return found
+        imported[module] = names & known.keys()
+    return imported
 
 
 def part(module: str) -> str:
@@ -55,13 +55,13 @@ def part(module: str) -> str:
 
 def edges() -> dict[str, set[str]]:
     """For every package the packages that it imports."""
-    found: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for module, targets in imports().items():
-        own = part(module)
-        others = {part(target) for target in targets} - {own, *APART}
-        if own not in (*APART, "veenv.testing"):
-            found.setdefault(own, set()).update(others)
-    return found
+        package = part(module)
+        imported = {part(target) for target in targets} - {package, *APART}
+        if package not in (*APART, "veenv.testing"):
+            packages.setdefault(package, set()).update(imported)
+    return packages
 
 
 def reduced(graph: Mapping[str, Collection[str]]) -> dict[str, set[str]]:

@@ -85,11 +85,11 @@ def results() -> str:
     """The page of all results that no other page shows as a whole."""
     parts = [BEGINNING]
     for path in sorted((DOCS / "results").glob("*.json")):
-        found = document(path.stem)
-        if found["page"] != "docs/results/all.txt":
+        result = document(path.stem)
+        if result["page"] != "docs/results/all.txt":
             continue
-        parts.append(f"\n## {path.stem}\n\n`{found['command']}`\n\n{found['machine']}\n")
-        for one in found["tables"]:
+        parts.append(f"\n## {path.stem}\n\n`{result['command']}`\n\n{result['machine']}\n")
+        for one in result["tables"]:
             size = f"{len(one['rows'])} rows"
             shown = table(one["columns"], one["rows"])
             parts.append(f"\n{size}\n\n{shown}")
@@ -126,7 +126,7 @@ def excerpt(said: str) -> str:
 
 
 def record(task: Task) -> dict[str, Any]:
-    """What is traced of a task: sizes, counts and observations; the rest its `Task` says."""
+    """Traces a task: sizes, counts and observations; its `Task` says the rest."""
     env = veenv.make(task.name)
     graph = env.graph
     known = {cost: best_for(graph, cost) for cost in LABELLINGS}
@@ -156,28 +156,28 @@ def _seen(env: veenv.env.VertexEnv) -> list[tuple[str, str, tuple[int, ...]]]:
     return [(name, leaf.dtype.name, leaf.shape) for name, leaf in named if leaf.shape]
 
 
-def screen(task: Task, found: Mapping[str, Any]) -> str:
+def screen(task: Task, facts: Mapping[str, Any]) -> str:
     """The section of a task."""
     counts = []
     for cost in LABELLINGS:
-        rest = [f"{name} {found['classical'][order][cost]:,}" for order, name in CLASSICAL.items()]
+        rest = [f"{name} {facts['classical'][order][cost]:,}" for order, name in CLASSICAL.items()]
         if cost == "multiplications" and task.name in PUBLISHED:
             rest.append(f"published {PUBLISHED[task.name]}")
-        proved = ", proved optimal" if best(found, cost).endswith("*") else ""
-        by = found["found by"][cost].replace("'", "")
-        known = f"**{found['best'][cost]:,}**{proved}, found by {by}"
+        proved = ", proved optimal" if best(facts, cost).endswith("*") else ""
+        by = facts["found by"][cost].replace("'", "")
+        known = f"**{facts['best'][cost]:,}**{proved}, found by {by}"
         counts.append((cost, f"{known}; {', '.join(rest)}"))
     rows = [
-        ("arguments", shapes(found["arguments"])),
-        ("results", shapes(found["results"])),
-        ("graph", f"{found['vertices']} vertices to eliminate, {found['edges']:,} edges"),
+        ("arguments", shapes(facts["arguments"])),
+        ("results", shapes(facts["results"])),
+        ("graph", f"{facts['vertices']} vertices to eliminate, {facts['edges']:,} edges"),
         *counts,
         *(
             (
                 f"`{kind}`",
                 "; ".join(f"{name} {dtype} {list(shape)}".strip() for name, dtype, shape in of),
             )
-            for kind, of in found["observations"].items()
+            for kind, of in facts["observations"].items()
         ),
     ]
     drawn = f"![Graph of {task.name}](pictures/tasks/{task.name}.svg)"
@@ -198,33 +198,33 @@ def shapes(of: Iterable[Iterable[int]]) -> str:
     return ", ".join(said)
 
 
-def best(found: Mapping[str, Any], cost: str) -> str:
+def best(facts: Mapping[str, Any], cost: str) -> str:
     """The best known count, with a star where it is proved."""
-    return f"{found['best'][cost]:,}" + "*" * (found["best"][cost] == found["bounds"][cost])
+    return f"{facts['best'][cost]:,}" + "*" * (facts["best"][cost] == facts["bounds"][cost])
 
 
 def catalogue(records: Mapping[str, Any]) -> str:
     """The page with a screen for each task."""
     return CATALOGUE_BEGINNING + "".join(
-        screen(veenv.tasks.get(n), found) for n, found in records.items()
+        screen(veenv.tasks.get(n), facts) for n, facts in records.items()
     )
 
 
 def tasks_table(records: Mapping[str, Any]) -> str:
     """The table of docs/tasks.md: counts as ``multiplications / executed``, then sizes."""
     rows = []
-    for name, found in records.items():
+    for name, facts in records.items():
         link = f"[{name}]({CATALOGUE.name}#{name.lower()})"
-        known = " / ".join(best(found, cost) for cost in LABELLINGS)
-        orders = (found["classical"][order].values() for order in CLASSICAL)
+        known = " / ".join(best(facts, cost) for cost in LABELLINGS)
+        orders = (facts["classical"][order].values() for order in CLASSICAL)
         classical = (" / ".join(f"{count:,}" for count in counts) for counts in orders)
-        sizes = f"{found['leaves'][0]} → {found['leaves'][1]}, {found['vertices']}"
+        sizes = f"{facts['leaves'][0]} → {facts['leaves'][1]}, {facts['vertices']}"
         rows.append(f"| {' | '.join([link, known, *classical, sizes])} |\n")
     return (HEAD + "".join(rows)).rstrip("\n")
 
 
 def pages() -> dict[Path, str]:
-    """What the pages should be."""
+    """Returns the text that each page should have."""
     records = json.loads(RECORDS.read_text(encoding="utf-8"))
     texts = {PAGE: results(), CATALOGUE: catalogue(records)}
     for path in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
@@ -246,7 +246,7 @@ def main(check: bool = False, trace: bool = False) -> int:
     """
     if trace:
         records = {name: record(veenv.tasks.get(name)) for name in veenv.tasks.list()}
-        lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(found)}" for n, found in records.items())
+        lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(facts)}" for n, facts in records.items())
         RECORDS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
         for name in records:
             path = DOCS / "pictures" / "tasks" / f"{name}.svg"

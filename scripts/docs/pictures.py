@@ -100,8 +100,8 @@ def read(name: str) -> dict[str, Any]:
 
 def table(name: str, number: int = 0) -> list[dict[str, str]]:
     """The rows of a committed table."""
-    found = read(f"results/{name}")["tables"][number]
-    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+    rows_of = read(f"results/{name}")["tables"][number]
+    return [dict(zip(rows_of["columns"], row, strict=True)) for row in rows_of["rows"]]
 
 
 def fused(batch: str) -> dict[str, float]:
@@ -150,17 +150,17 @@ def time_ratios() -> dict[str, float]:
 def counts() -> dict[str, tuple[int, int | None, int]]:
     """Multiplications of reverse mode, the best published order and the best one here, by task."""
     goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("agents")}
-    found = {}
+    by_task = {}
     for name in PUBLISHED:
         graph = veenv.make(name).graph
         best = veenv.best_order(name).counts["multiplications"]
         published = None if name == "Encoder" else goals[name]
-        found[name] = (graph.cost(graph.reverse()), published, best)
-    return found
+        by_task[name] = (graph.cost(graph.reverse()), published, best)
+    return by_task
 
 
 def gains(path: Path) -> None:
-    """What is gained: speed beside the faster JAX mode, and multiplications by task."""
+    """Draws speed beside the faster JAX mode, and multiplications by task."""
     figure = canvas(5, 5.2)  # its text is read on a phone
     left, right = axes_of(figure, 2, 1)
     times = {name: 1 / ratio for name, ratio in time_ratios().items()}
@@ -170,15 +170,15 @@ def gains(path: Path) -> None:
     )
     left.invert_yaxis()
     left.set(xlim=(0, 1.15 * max(times.values())), xlabel="times as fast as JAX's faster mode")
-    found = counts()
+    rows = counts()
     labels = ("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)
     for k, (label, colour) in enumerate(labels):
-        known = {place: row for place, row in enumerate(found.values()) if row[k] is not None}
+        known = {place: row for place, row in enumerate(rows.values()) if row[k] is not None}
         places = [place + 0.27 * (k - 1) for place in known]
         shares = [float(row[k] or 0) / row[0] for row in known.values()]
         drawn = right.bar(places, shares, 0.25, color=colour, label=label)
         right.bar_label(drawn, [f"{row[k]:,}" for row in known.values()], rotation=90, padding=2)
-    right.set_xticks(range(len(found)), list(PUBLISHED.values()))
+    right.set_xticks(range(len(rows)), list(PUBLISHED.values()))
     right.set(ylim=(0, 1.9), yticks=[0, 0.5, 1], ylabel="multiplications /\nreverse mode")
     right.legend(frameon=False, loc="upper right", ncols=2, columnspacing=1)
     save(figure, path)
@@ -303,11 +303,11 @@ def fuse(path: Path) -> None:
 
 
 def tasks(path: Path) -> None:
-    """Each task's best known order against its best classical one."""
+    """Draws the best known order of each task against its best classical one."""
     shares = {
-        name: found["best"]["multiplications"]
-        / min(counts["multiplications"] for counts in found["classical"].values())
-        for name, found in read("tasks").items()
+        name: facts["best"]["multiplications"]
+        / min(counts["multiplications"] for counts in facts["classical"].values())
+        for name, facts in read("tasks").items()
     }
     figure = canvas(5, 6)
     [panel] = axes_of(figure)

@@ -1,4 +1,4 @@
-"""What the site does to pages: names lead to the reference, files are shown.
+"""Hooks of the site: names on pages lead to the reference, files are shown.
 
 A name of the reference in prose, such as `veenv.jacve`, becomes a link to it. A comment of one
 line,
@@ -22,7 +22,7 @@ SHOW = re.compile(r"^<!-- show: (\S+) -->$", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"(?<!\[)`(veenv(?:\.\w+)+)(?:\([^`]*\))?`")
 
-MOVED = {
+REDIRECTS = {
     "clients": "gymnasium.html#other-rl-libraries",
     "cluster": "accelerators.html#clusters",
     "edge_cases": "internals/edge_cases.html",
@@ -65,8 +65,8 @@ def names() -> frozenset[str]:
 def linked(markdown: str) -> str:
     """A page whose names, outside of code, headings and other links, lead to the reference."""
 
-    def link(found: re.Match[str]) -> str:
-        return f"[{found[0]}][{found[1]}]" if found[1] in names() else found[0]
+    def link(name: re.Match[str]) -> str:
+        return f"[{name[0]}][{name[1]}]" if name[1] in names() else name[0]
 
     parts = FENCED.split(markdown)
     for k, part in enumerate(parts):
@@ -103,13 +103,13 @@ def _cell(cell: dict[str, Any]) -> str:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by MkDocs for each page."""
-    markdown = SHOW.sub(lambda found: shown(DOCS / found[1]), markdown)
+    markdown = SHOW.sub(lambda comment: shown(DOCS / comment[1]), markdown)
     return markdown if page.file.src_uri == "reference.md" else linked(markdown)
 
 
 def on_post_build(config: Any, **_: Any) -> None:
     """Called by MkDocs at the end: addresses of earlier versions lead to where their text is."""
-    for page, place in MOVED.items():
+    for page, place in REDIRECTS.items():
         file = Path(config["site_dir"], f"{page}.html")
         place = "../" * page.count("/") + place
         file.parent.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ import pytest
 
 from scripts import learners
 from scripts.leaderboard import by_task, learner_table, paired_table, read_learners
-from scripts.learners import Config, Found, evaluation_of, main
+from scripts.learners import Config, RunResult, evaluation_of, main
 from veenv.env.factory import task_graph
 
 
@@ -35,7 +35,9 @@ def test_a_row_goes_on_where_it_was(config, monkeypatch, capsys):
         if len(played) == 2:
             raise KeyboardInterrupt
         cost = graph.cost(orders[seed])
-        return Found(orders[seed], [(k, 0.1 * k, cost + 0.5, cost + 100 - k) for k in range(101)])
+        return RunResult(
+            orders[seed], [(k, 0.1 * k, cost + 0.5, cost + 100 - k) for k in range(101)]
+        )
 
     monkeypatch.setattr(learners, "learner_of", lambda name: learner)
     with pytest.raises(KeyboardInterrupt):
@@ -68,7 +70,7 @@ def test_a_row_goes_on_where_it_was(config, monkeypatch, capsys):
 
 def test_an_order_that_costs_something_else_is_refused(config, monkeypatch):
     graph = task_graph("Robertson")
-    wrong = Found(graph.reverse(), [(1, 0.1, 5.0, 5)])
+    wrong = RunResult(graph.reverse(), [(1, 0.1, 5.0, 5)])
     monkeypatch.setattr(learners, "learner_of", lambda name: lambda *_: wrong)
     with pytest.raises(RuntimeError, match=r"an order of \d+ is said to cost 5"):
         main(config)

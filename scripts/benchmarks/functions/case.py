@@ -44,12 +44,12 @@ class Cases(dict[str, Case]):
     def add(self, *args: Any, argnums: Any = 0, name: str = "") -> Callable[[Fun], Fun]:
         """Decorates a function with its point, and a name where it is not its own."""
 
-        def kept(fun: Fun) -> Fun:
+        def decorated(fun: Fun) -> Fun:
             called = name or fun.__name__
             self[called] = Case(called, fun, args, argnums)
             return fun
 
-        return kept
+        return decorated
 
 
 class Draws:
@@ -59,7 +59,7 @@ class Draws:
         self.rng, self.scale = np.random.default_rng(seed), scale
 
     def normal(self, *shape: int) -> jax.Array:
-        """Of mean zero."""
+        """Normal numbers of mean zero."""
         return jnp.asarray(self.scale * self.rng.standard_normal(shape), jnp.float32)
 
     def uniform(self, low: float, high: float, *shape: int) -> jax.Array:
@@ -69,8 +69,8 @@ class Draws:
 
 def single(x: object) -> np.ndarray:
     """An argument as an array, floats in float32."""
-    found = np.asarray(jnp.asarray(x))
-    return found.astype(np.float32) if np.issubdtype(found.dtype, np.floating) else found
+    array = np.asarray(jnp.asarray(x))
+    return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
 
 
 def points(args: Any, batch: int) -> Any:

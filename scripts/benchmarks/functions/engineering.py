@@ -388,7 +388,7 @@ def rotor_lattice(angle: Array, p: Array) -> Array:
 
 @ENGINEERING.add(_normal(16, 2), _normal(16), _normal(16), argnums=(0, 1, 2))
 def poisson_residual(w: Array, b: Array, v: Array) -> Array:
-    """What a small network leaves of Poisson's equation at twenty points, by its weights."""
+    """Residuals of Poisson's equation for a small network at twenty points, by its weights."""
 
     def u(x: Array) -> Array:
         return v @ jnp.tanh(w @ x + b)

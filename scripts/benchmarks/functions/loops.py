@@ -129,8 +129,8 @@ def kepler(elements: Array) -> Array:
 
     def step(c: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         x, _, k = c
-        moved = (x - e * jnp.sin(x) - mean) / (1 - e * jnp.cos(x))
-        return x - moved, moved, k + 1
+        change = (x - e * jnp.sin(x) - mean) / (1 - e * jnp.cos(x))
+        return x - change, change, k + 1
 
     start = mean + e * jnp.sin(mean), jnp.ones_like(mean), jnp.int32(0)
     x = lax.while_loop(goes_on, step, start)[0]
@@ -148,8 +148,8 @@ def damped_newton(target: Array, stiffness: Array) -> Array:
     def step(c: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         x, r, k = c
         (p, q), (s, t) = jax.jacfwd(residual)(x)
-        moved = jnp.stack([t * r[0] - q * r[1], p * r[1] - s * r[0]]) / (p * t - q * s)
-        full, half = x - moved, x - 0.5 * moved
+        change = jnp.stack([t * r[0] - q * r[1], p * r[1] - s * r[0]]) / (p * t - q * s)
+        full, half = x - change, x - 0.5 * change
         new, damped = residual(full), residual(half)
         better = new @ new < damped @ damped
         return jnp.where(better, full, half), jnp.where(better, new, damped), k + 1

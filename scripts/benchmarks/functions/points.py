@@ -29,7 +29,7 @@ def _inverse(f: Any) -> tuple[Array, Array]:
 
 
 @POINTS.add(_normal(8, 3), _CORNERS + _normal(8, 3))
-def hexahedron(moved: Array, corners: Array) -> Array:
+def hexahedron(shifts: Array, corners: Array) -> Array:
     """Forces at the corners of a block of Neo-Hooke's material, by eight quadrature points."""
 
     def at(place: Any) -> Array:
@@ -37,7 +37,7 @@ def hexahedron(moved: Array, corners: Array) -> Array:
         slopes = _CORNERS / 8 * jnp.stack([y * z, x * z, x * y], 1)
         inverse, volume = _inverse(slopes.T @ corners)
         slopes = slopes @ inverse.T
-        f = jnp.eye(3, dtype=moved.dtype) + moved.T @ slopes
+        f = jnp.eye(3, dtype=shifts.dtype) + shifts.T @ slopes
         back, ratio = _inverse(f)
         stress = f - back.T + 1.5 * jnp.log(ratio) * back.T
         return volume * slopes @ stress.T
@@ -46,31 +46,31 @@ def hexahedron(moved: Array, corners: Array) -> Array:
 
 
 @POINTS.add(_normal(4, 5), _SIDES + _normal(4, 2))
-def shell(moved: Array, corners: Array) -> Array:
+def shell(shifts: Array, corners: Array) -> Array:
     """Forces of a flat shell of four corners, five motions each, by eight points in two layers."""
 
-    def energy(moved: Array) -> Array:
+    def energy(shifts: Array) -> Array:
         def at(place: Any) -> Array:
             ones = 1 + _SIDES * place[:2]
             values, slopes = ones[:, 0] * ones[:, 1] / 4, _SIDES * ones[:, ::-1] / 4
             (a, b), (c, d) = slopes.T @ corners
             volume = a * d - b * c
             slopes = slopes @ (jnp.array([[d, -c], [-b, a]]) / volume)
-            along = (moved[:, :2] + 0.05 * place[2] * moved[:, 3:]).T @ slopes
-            over = moved[:, 2] @ slopes
+            along = (shifts[:, :2] + 0.05 * place[2] * shifts[:, 3:]).T @ slopes
+            over = shifts[:, 2] @ slopes
             strain = 0.5 * (along + along.T + jnp.outer(over, over) + along.T @ along)
-            shear = values @ moved[:, 3:] + over
+            shear = values @ shifts[:, 3:] + over
             bulk = (strain[0, 0] + strain[1, 1]) ** 2
             return volume * (0.3 * bulk + 0.7 * jnp.sum(strain**2) + 0.3 * shear @ shear)
 
         return jax.vmap(at)(_GAUSS).sum()
 
-    return jax.grad(energy)(moved)
+    return jax.grad(energy)(shifts)
 
 
 @POINTS.add(_normal(25, 4), _normal(25), argnums=(0, 1))
 def collocation(states: Array, pushes: Array) -> Array:
-    """What 24 intervals of a cart with a pole miss, by the rule of Hermite and Simpson."""
+    """Defects of 24 intervals of a cart with a pole, by Hermite-Simpson collocation."""
 
     def missing(before: Array, after: Array, push: Array, next_push: Array) -> Array:
         f, g = rates(before, push), rates(after, next_push)

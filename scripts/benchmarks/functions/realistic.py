@@ -328,7 +328,7 @@ def neuron(state: Array, conductance: Array) -> Array:
     jnp.linspace(-1.0, 1.0, 20), argnums=(0, 1),
 )  # fmt: skip
 def lens(curvature: Array, gap: Array, height: Array) -> Array:
-    """Where rays meet a screen after four spherical surfaces."""
+    """Heights at which rays meet a screen after four spherical surfaces."""
     index = [1.0, 1.52, 1.0, 1.62, 1.0]
     y, z, along, across = height, 0 * height, 0 * height, 1 + 0 * height
     for k in range(4):

@@ -96,8 +96,8 @@ def _fall(height: Any) -> Any:
     field = dfx.ODETerm(lambda t, y, args: jnp.stack([y[1], -9.81 + 0 * y[0]]))
     hit = dfx.Event(lambda t, y, args, **_: y[0], optx.Newton(1e-5, 1e-5))
     start = jnp.stack([height, 0 * height])
-    found = dfx.diffeqsolve(field, dfx.Tsit5(), 0.0, jnp.inf, 0.1, start, event=hit)
-    return found.ts, found.ys
+    solution = dfx.diffeqsolve(field, dfx.Tsit5(), 0.0, jnp.inf, 0.1, start, event=hit)
+    return solution.ts, solution.ys
 
 
 def _noisy(rate: Any, key: Any) -> Any:

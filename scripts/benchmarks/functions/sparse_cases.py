@@ -51,7 +51,7 @@ def brusselator(z: Any, n: int = 20) -> Any:
 
 
 def adjustment(cameras: int = 10, points: int = 300, seen: int = 1000) -> Callable[[Any], Any]:
-    """What cameras of nine numbers see of points, as pairs of numbers of one flat vector."""
+    """Image points of cameras of nine numbers, all in one flat vector."""
     rng = np.random.default_rng(0)
     which, what = rng.integers(0, cameras, seen), rng.integers(0, points, seen)
 
@@ -121,8 +121,8 @@ _PROBLEMS = (
 
 
 def _made(which: int) -> dict[str, SparseCase]:
-    made = ((name, make(n[which])) for name, make, *n in _PROBLEMS if n[which])
-    return {f"{name}, {size:,}": SparseCase(fun, size) for name, (fun, size) in made}
+    problems_of_size = ((name, make(n[which])) for name, make, *n in _PROBLEMS if n[which])
+    return {f"{name}, {size:,}": SparseCase(fun, size) for name, (fun, size) in problems_of_size}
 
 
 CASES |= _made(0)

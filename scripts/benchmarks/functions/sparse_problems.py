@@ -30,8 +30,8 @@ def hexahedra(n: int = 6) -> Problem:
     slopes = []
     for point in ends / np.sqrt(3):
         factors = 1 + ends * point
-        others = [np.prod(np.delete(factors, axis, axis=1), axis=1) for axis in range(3)]
-        slopes.append(ends * np.stack(others, axis=1) / 8)
+        products = [np.prod(np.delete(factors, axis, axis=1), axis=1) for axis in range(3)]
+        slopes.append(ends * np.stack(products, axis=1) / 8)
 
     def energy(u: Any, x: Any) -> Any:
         def at(slope: Any) -> Any:
@@ -80,8 +80,8 @@ def shell(n: int = 20) -> Problem:
     def forces(z: Any) -> Any:
         p = jnp.asarray(np.append(rest, np.zeros((n * n, 1)), axis=1)) + 0.1 * z.reshape(-1, 3)
         flat = jax.vmap(jax.grad(stretched))(p[triangles], jnp.asarray(inverses))
-        found = jnp.zeros_like(p).at[triangles].add(flat)
-        return found.at[hinges].add(jax.vmap(jax.grad(bent))(p[hinges])).ravel()
+        in_planes = jnp.zeros_like(p).at[triangles].add(flat)
+        return in_planes.at[hinges].add(jax.vmap(jax.grad(bent))(p[hinges])).ravel()
 
     return forces, 3 * n * n
 
@@ -115,7 +115,7 @@ def rotation(w: Any) -> Any:
 
 
 def pose_error(a: Any, b: Any, turn: Any, move: Any) -> Any:
-    """How far two poses (turned by three numbers, moved by three) are from a measured one."""
+    """The error of two poses (three angles, three shifts) against a measured one."""
     first = rotation(a[:3])
     r = turn.T @ first.T @ rotation(b[:3])
     angle = jnp.arccos(jnp.clip((jnp.trace(r) - 1) / 2, -0.999999, 0.999999))
@@ -223,8 +223,8 @@ def phases(n: int = 30) -> Problem:
 
     def residual(z: Any) -> Any:
         c, drive = z.reshape(2, n, n)
-        moved = c - jnp.cos(jnp.arange(n * n * 1.0)).reshape(n, n) - 0.1 * spread(drive)
-        return jnp.stack([moved, drive - c**3 + c + 0.01 * spread(c)]).ravel()
+        balance = c - jnp.cos(jnp.arange(n * n * 1.0)).reshape(n, n) - 0.1 * spread(drive)
+        return jnp.stack([balance, drive - c**3 + c + 0.01 * spread(c)]).ravel()
 
     return residual, 2 * n * n
 

@@ -40,8 +40,8 @@ def writings(problem: PointProblem) -> dict[str, Callable[[Any], Any]]:
         "trailing axes": lambda *args: jnp.moveaxis(first(*to_end(args)), -1, 0),
         "ellipsis": lambda *args: last(*map(jnp.asarray, args)),
     }
-    made = {key: _whole(gather, way, scatter) for key, way in ways.items()}
-    return {**made, name: sixth}
+    by_way = {key: _whole(gather, way, scatter) for key, way in ways.items()}
+    return {**by_way, name: sixth}
 
 
 def _whole(gather: Any, way: Any, scatter: Any) -> Callable[[Any], Any]:
@@ -159,7 +159,7 @@ def _crossed(a: Any, b: Any) -> list[Any]:
 
 
 def _stress(f: Any) -> Any:
-    """That of a neo-Hookean material at strains [3, 3, …]."""
+    """The stress of a neo-Hookean material at strains [3, 3, …]."""
     det, back = _cofactors(f)
     return f - back + 10 * jnp.log(det) * back
 
@@ -170,7 +170,7 @@ def _density(f: Any) -> Any:
 
 
 def _strained(f: Any) -> Any:
-    """As `_stress`, at strains [..., 3, 3]."""
+    """The same stress at strains [..., 3, 3]."""
     back = jnp.swapaxes(jnp.linalg.inv(f), -1, -2)
     return f - back + 10 * jnp.log(jnp.linalg.det(f))[..., None, None] * back
 
@@ -222,8 +222,8 @@ def bricks(n: int = 6) -> PointProblem:
     slopes = []
     for point in ends / np.sqrt(3):
         f = (1 + ends * point) / 2
-        others = [np.prod(np.delete(f, d, 1), 1) for d in range(3)]
-        slopes.append(ends * np.stack(others, 1))
+        products = [np.prod(np.delete(f, d, 1), 1) for d in range(3)]
+        slopes.append(ends * np.stack(products, 1))
     return _solid(node.size, node, cells, np.stack(slopes))
 
 
@@ -299,7 +299,7 @@ def truss(n: int = 300) -> PointProblem:
 
 
 def bundle(n: int = 300) -> PointProblem:
-    """What n points look like to ten cameras."""
+    """Image points of n points in ten cameras."""
     rng = np.random.default_rng(0)
     which, what = rng.integers(0, 10, 3 * n), np.tile(np.arange(n), 3)
 
@@ -369,20 +369,20 @@ def reaction(n: int = 30) -> PointProblem:
     def first(w: Any) -> Any:
         spread = w[:, 1] + w[:, 2] + w[:, 3] + w[:, 4] - 4 * w[:, 0]
         u, v = w[0, 0], w[1, 0]
-        made = u * u * v / (1 + u * u)
-        return stack([1 + made - 4.4 * u + spread[0], 3.4 * u - made + spread[1]])
+        product = u * u * v / (1 + u * u)
+        return stack([1 + product - 4.4 * u + spread[0], 3.4 * u - product + spread[1]])
 
     def last(w: Any) -> Any:
         spread = jnp.einsum("...ck,k->...c", w, np.array([-4.0, 1, 1, 1, 1]))
         u, v = w[..., 0, 0], w[..., 1, 0]
-        made = u * u * v / (1 + u * u)
-        return jnp.stack([1 + made - 4.4 * u, 3.4 * u - made], -1) + spread
+        product = u * u * v / (1 + u * u)
+        return jnp.stack([1 + product - 4.4 * u, 3.4 * u - product], -1) + spread
 
     def by_shifts(z: Any) -> Any:
         u, v = z.reshape(2, n, n)
         spread = lambda w: sum(jnp.roll(w, s, k) for s in (1, -1) for k in (0, 1)) - 4 * w  # noqa: E731
-        made = u * u * v / (1 + u * u)
-        every = [1 + made - 4.4 * u + spread(u), 3.4 * u - made + spread(v)]
+        product = u * u * v / (1 + u * u)
+        every = [1 + product - 4.4 * u + spread(u), 3.4 * u - product + spread(v)]
         return jnp.stack(every).ravel()
 
     def gather(z: Any) -> tuple[Any]:
@@ -392,7 +392,7 @@ def reaction(n: int = 30) -> PointProblem:
 
 
 def shooting(n: int = 60) -> PointProblem:
-    """What is left open between times, steps of Runge and Kutta with six states, two controls."""
+    """Gaps of multiple shooting by Runge-Kutta steps of six states and two controls."""
 
     def slope(x: Any, u: Any) -> Any:
         c, s = jnp.cos(x[2]), jnp.sin(x[2])
@@ -449,8 +449,8 @@ def layer(n: int = 200) -> PointProblem:
 
     def stages(z: Any) -> Any:
         x = z.reshape(n, 4)
-        own, other = x @ w[0].T, x @ w[1].T
-        mixed = own[i] + other[j]
+        left, right = x @ w[0].T, x @ w[1].T
+        mixed = left[i] + right[j]
         gate = jax.vmap(lambda a, b: jax.nn.sigmoid(a @ b))(x[i], x[j])
         return scatter(gate[:, None] * jax.nn.gelu(mixed) * jnp.exp(-(mixed**2))).ravel()
 
