@@ -365,7 +365,13 @@ def learner_table(evaluations: Sequence[Evaluation]) -> str:
             scale, digits = (one.rows[0].classical, 1) if len(one.rows) == 1 else (1, 3)
             middle, low, high, mean, worst = (
                 f"{scale * x:,.{digits}f}"
-                for x in (compared.middle, compared.low, compared.high, _mean(one), _worst(one))
+                for x in (
+                    compared.middle,
+                    compared.low,
+                    compared.high,
+                    _mean(one),
+                    _ratios(one).max(),
+                )
             )
             number = len(one.seeds)
             steps, seconds = (
@@ -447,11 +453,6 @@ def _mean(one: Evaluation) -> float:
     if not one.rows:
         return inf
     return float(np.exp(np.log(_ratios(one)).mean(0)).mean())
-
-
-def _worst(one: Evaluation) -> float:
-    """The largest ratio to the best classical order, of any task and seed."""
-    return float(_ratios(one).max())
 
 
 def _ratios(one: Evaluation) -> np.ndarray:

@@ -192,9 +192,9 @@ def switched(one: Mechanism, off: bool, emitted: list[str], calls: list[str]) ->
 
 
 def _realistic(sizes: tuple[int, ...] = (1, 64)) -> Iterator[Row]:
-    from scripts.benchmarks.functions.register import SETS
+    from scripts.benchmarks.functions.realistic import REALISTIC
 
-    for case in (*SETS["realistic"].values(), *SETS["engineering"].values()):
+    for case in REALISTIC.values():
         fun = veenv.jacve(case.fun, argnums=case.argnums)
         for n in sizes:
             points = lambda case=case, n=n: case.points(n)  # noqa: E731

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from scripts.benchmarks.cases import PUBLISHED
-from scripts.benchmarks.tables import Table, check_positive
+from scripts.benchmarks.tables import Table
 from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.trainer import Trainer
@@ -65,7 +65,8 @@ def agents(
         steps: environment steps of every run; by default as many as suffice.
         anneal: most time for annealing, which otherwise gets as long as a run took.
     """
-    check_positive(seeds=seeds)
+    if seeds < 1:
+        raise ValueError(f"seeds must be an integer of at least 1, got {seeds}")
     columns = "task", "goal", "best", "median", "worst", "steps", "steps to the goal", "seconds"
     table = Table(*columns, "last quarter", "random play", "annealing")
     curves = table.beside["curves"] = Table("task", "seed", "steps", "mean cost", "best cost")

@@ -16,7 +16,7 @@ from jax import lax
 
 import veenv
 from scripts.benchmarks.functions.case import Case
-from scripts.benchmarks.functions.register import SETS
+from scripts.benchmarks.functions.realistic import REALISTIC
 from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
@@ -90,7 +90,7 @@ def fit(
 
     Args:
         parts: what is fitted.
-        function: names of functions of `realistic` and `engineering` for `prices`; all by default.
+        function: names of functions of `realistic` for `prices`; all by default.
         batch: numbers of points of `prices`.
         points: of a call of `weights`.
         seconds: of timing for each function and batch.
@@ -107,14 +107,13 @@ def fit(
 def _prices(
     function: tuple[str, ...], batch: tuple[int, ...], seconds: float, measurements: Path
 ) -> Iterator[Table]:
-    functions = SETS["realistic"] | SETS["engineering"]
     known = read(measurements if measurements.exists() else FILE)
     rows = {(r.function, r.form, r.batch): r for r in known}
     table = Table("measured", "batch")
     yield table
-    for name in named(function, functions, "function"):
+    for name in named(function, REALISTIC, "function"):
         for size in batch:
-            for row in _rows(functions[name], size, seconds):
+            for row in _rows(REALISTIC[name], size, seconds):
                 rows[row.function, row.form, row.batch] = row
             _write(measurements, [*rows.values()])
             table.add(name, size)

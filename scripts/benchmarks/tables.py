@@ -36,17 +36,6 @@ def named(names: Sequence[str], known: Iterable[str], option: str) -> Sequence[s
     return names or known
 
 
-def check_positive(**numbers: int) -> None:
-    """Checks numbers of options.
-
-    Raises:
-      ValueError: naming the first that is below 1.
-    """
-    for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value}")
-
-
 class Table:
     """A table of texts.
 
