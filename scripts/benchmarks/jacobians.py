@@ -30,6 +30,7 @@ BY_XLA = tuple(
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
 DECISIONS = "function", "operations", "reverse's", "of its work", "of its time"
+BOTH: tuple[Literal["fused", "xla"], ...] = ("fused", "xla")
 _TURN = 0.02
 """Seconds for which a kernel is called in its turn, so that it has the memory it had before."""
 _ORDERS_BATCH = 16_384
@@ -141,9 +142,8 @@ def _speed(table: Table, case: Case, batch: int, repeats: int, seconds: float) -
     programs = {}
     for name, ids in orders_of(case, ORDERS).items():
         programs[f"kernel, {name}"] = _traced(case, ids)[0]
-        for method, kernel in (("kernel", "fused"), ("XLA", "xla")):
-            jacobian = veenv.jacve(case.fun, ids, case.argnums, kernel=kernel)
-            methods[f"{method}, {name}"] = jax.vmap(jacobian)
+        fused, xla = (veenv.jacve(case.fun, ids, case.argnums, kernel=k) for k in BOTH)
+        methods |= {f"kernel, {name}": jax.vmap(fused), f"XLA, {name}": jax.vmap(xla)}
     shapes = [leaf.shape for leaf in next(iter(programs.values())).outputs]
     first = jax.tree.leaves(args)[0].reshape(batch, -1)[:, :1]
     methods["writing"] = lambda *_: [

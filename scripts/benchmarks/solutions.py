@@ -345,16 +345,16 @@ def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Ite
     yield table
     absent = []
     for name in names:
-        task = TASKS[name]
+        task, solved = TASKS[name], list[_Solved]()
         size = task.small if small else task.size
-        ways = task.ways(task.problem(size))
-        absent_of = {way: [m for m in needs if not has(m)] for way, (needs, _) in ways.items()}
-        missing = {way: ", ".join(modules) for way, modules in absent_of.items() if modules}
-        solved = [
-            one
-            for way, (needs, prepare) in ways.items()
-            if way not in missing and (one := _first(way, needs, prepare, missing)) is not None
-        ]
+        for way, (needs, prepare) in task.ways(task.problem(size)).items():
+            missing = [module for module in needs if not has(module)]
+            one = None if missing else _first(way, needs, prepare)
+            if one is None:
+                reason = ", ".join(missing) or "a pattern of each primitive"
+                absent.append(f"{name} by {way} (needs {reason})")
+            else:
+                solved.append(one)
         solvers = {one.way: one.solve for one in solved}
         times = interleaved(solvers, (), repeats, _LONG, fewest=0)
         seconds = {way: round(float(np.median(t)), 4) for way, t in times.items()}
@@ -364,7 +364,6 @@ def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Ite
             ratio = f"{seconds[way] / min(rivals):.2f}" if rivals else "–"
             cells = str(first), str(seconds[way]), took, f"{off:.1e}"
             table.add(f"{name}, {size:,}", ratio, way, *cells)
-        absent += [f"{name} by {way} (needs {modules})" for way, modules in missing.items()]
     if absent:
         print(f"\nNot measured: {'; '.join(absent)}.", flush=True)
 
@@ -377,17 +376,14 @@ class _Solved(NamedTuple):
     first: float
 
 
-def _first(
-    way: str, needs: Sequence[str], prepare: Callable[[], Solve], missing: dict[str, str]
-) -> _Solved | None:
-    """The first solution; None, and why, where there is none."""
+def _first(way: str, needs: Sequence[str], prepare: Callable[[], Solve]) -> _Solved | None:
+    """The first solution; None where asdex has no pattern of a primitive."""
     for module in needs:
         importlib.import_module(module)
     start = time.perf_counter()
     try:
         solve = prepare()
-    except NotImplementedError:  # asdex, of a primitive that it does not know
-        missing[way] = "a pattern of each primitive"
+    except NotImplementedError:
         return None
     value, took = solve()
     return _Solved(way, solve, value, took, round(time.perf_counter() - start, 3))

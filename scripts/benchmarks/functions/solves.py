@@ -82,7 +82,7 @@ def _ode(
 
     def fun(parameter: Any) -> Any:
         start = jnp.array(_START[field])
-        saved = {} if at is None else {"saveat": dfx.SaveAt(ts=jnp.array(at))}
+        saved: Any = {} if at is None else {"saveat": dfx.SaveAt(ts=jnp.array(at))}
         term = dfx.ODETerm(field)
         return read(dfx.diffeqsolve(
             term, solver, 0.0, end, step, start, args=parameter, **options, **saved
@@ -124,9 +124,10 @@ def _driven(rate: Any) -> Any:
     ).ys  # fmt: skip
 
 
-_LOOSE, _STIFF = {"tolerances": (1e-4, 1e-6)}, {"tolerances": (1e-4, 1e-7)}
-_FORWARD = {"adjoint": dfx.ForwardMode(), "mode": jax.jacfwd}
-_SHORT = {"max_steps": 32, "mode": jax.jacrev}
+_LOOSE: Any = {"tolerances": (1e-4, 1e-6)}
+_STIFF: Any = {"tolerances": (1e-4, 1e-7)}
+_FORWARD: Any = {"adjoint": dfx.ForwardMode(), "mode": jax.jacfwd}
+_SHORT: Any = {"max_steps": 32, "mode": jax.jacrev}
 
 DIFFRAX: Mapping[str, Solve] = {
     "Tsit5, fixed steps": _ode(_lorenz, dfx.Tsit5(), 1.0, 0.01),
