@@ -161,15 +161,15 @@ class LoopParts(NamedTuple):
         return tested, consts, carry, stacks
 
     def dependent(self, flags: Sequence[bool]) -> tuple[list[bool], list[bool]]:
-        """Which operands and results of a step depend on operands of the loop that have a flag."""
+        """Flags the operands and results of a step that depend on flagged operands of the loop."""
         opened, (_, start, end) = _compat.open_jaxpr(self.body), self.ends
         depends = dependent(opened, itertools.compress(opened.invars, flags))
         results = [not is_literal(v) and v in depends for v in opened.outvars]
         after = [flag or later for flag, later in zip(flags[start:end], results, strict=False)]
-        found = [*flags[:start], *after, *flags[end:]]
-        if found != flags:
-            return self.dependent(found)
-        return found, [*after, *results[end - start :]]
+        wider = [*flags[:start], *after, *flags[end:]]
+        if wider != flags:
+            return self.dependent(wider)
+        return wider, [*after, *results[end - start :]]
 
     @property
     def turns(self) -> range:
