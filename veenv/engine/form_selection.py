@@ -296,8 +296,14 @@ def _cheapest(found: Considered) -> Any:
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
         several = menu_of(found, made, base, own.after_trace)
-        cheaper = _cheaper(several, program)
-        instead = lambda batch: (form := cheaper(batch)) and form.run(wanted)  # noqa: E731
+
+        def instead(batch: int) -> Run | None:
+            kernel = kernel_seconds(program, batch)
+            if kernel <= least_seconds(program, batch):
+                return None
+            cheaper = several.cheapest(batch, kernel)
+            return cheaper and cheaper.run(wanted)
+
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
     known = Menu([Form.of(one) for one in first], list, own.operations)
     if source is not None and known.is_open() and _is_pure(first):
@@ -341,18 +347,6 @@ def menu_of(
         return Menu(forms, modes(base.operands), operations)
     known = _forms(made.modes, base.operands)
     return Menu(forms, lambda: known, operations)
-
-
-def _cheaper(menu: Menu, program: ScalarProgram) -> Callable[[int], Form | None]:
-    """What gives for a number of points the form that is cheaper than the kernel, if one is."""
-
-    def cheaper(batch: int) -> Form | None:
-        kernel = kernel_seconds(program, batch)
-        if kernel <= least_seconds(program, batch):
-            return None
-        return menu.cheapest(batch, kernel)
-
-    return cheaper
 
 
 class KernelForm(NamedTuple):

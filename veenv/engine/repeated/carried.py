@@ -6,7 +6,7 @@ it is one block with what is done at edges. It is so where the price of that is 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, Protocol
@@ -54,7 +54,6 @@ class _Taking(NamedTuple):
     axis: int  # of the variable, along which rows are taken
     rows: np.ndarray  # the numbers of the rows
     at: tuple[int, ...]  # the axes of the result that are those of `rows`
-    along: int  # which of these goes through most points
     columns: np.ndarray  # which entries of each row, with the other axes of the result
     width: int  # of a row
 
@@ -69,21 +68,10 @@ class _Taking(NamedTuple):
         every = np.array_equal(self.columns.reshape(-1), np.arange(self.width))
         return every and self.at == tuple(range(len(self.at)))
 
-    @property
-    def pieces(self) -> list[_Taking]:
-        """The takings of one row each at all points."""
-        n = self.rows.shape[self.along]
-        every = np.moveaxis(self.rows, self.along, -1).reshape(-1, n)
-        return [self._replace(rows=rows, along=0) for rows in every]
-
-    def arranged(self, *given: Any) -> Any:
-        """The result, from all rows or from those of each of `pieces`."""
-        shape, x = self.rows.shape, given[0]
-        if len(given) > 1:
-            others = [n for k, n in enumerate(shape) if k != self.along]
-            x = jnp.stack(given, 1).reshape(len(x), *others, -1)
-            x = jnp.moveaxis(x, 0, self.along)
-        x, every = x.reshape(*shape, -1), self.columns.reshape(-1)
+    def arranged(self, rows: Any) -> Any:
+        """The result, from all rows."""
+        shape, every = self.rows.shape, self.columns.reshape(-1)
+        x = rows.reshape(*shape, -1)
         first, count = int(every[0]), len(every)
         if np.array_equal(every, np.arange(first, first + count)):
             x = jax.lax.slice_in_dim(x, first, first + count, axis=-1)
@@ -97,7 +85,7 @@ _Takings = Mapping[int, Mapping[int, _Taking]]
 
 
 def taken_earlier(search: Search) -> Program | None:
-    """The program with rows taken earlier, or equal rows once; None where nothing is better."""
+    """The program with rows taken earlier; None where nothing is better."""
     program, every = search.program, _takings(search)
     readers: dict[int, list[int]] = defaultdict(list)
     for k, e in enumerate(program.equations):
@@ -105,8 +93,7 @@ def taken_earlier(search: Search) -> Program | None:
             readers[a].append(k)
     found = {v: _stage(search, readers, v, takings) for v, takings in every.items()}
     stages = {v: s for v, s in found.items() if s and _is_cheaper(s, [*every[v].values()])}
-    some = {v: every[v] for v in stages} or _repeated(every)
-    return _Carried(program, every, some, stages).done() if some else None
+    return _Carried(program, every, stages).done() if stages else None
 
 
 def _takings(search: Search) -> _Takings:
@@ -142,7 +129,7 @@ def _taking(v: int, along: int, places: np.ndarray, shape: Sequence[int]) -> _Ta
         if np.array_equal(rows.reshape(-1), np.arange(shape[axis])):
             return None
         columns = column[tuple(0 if k in at else slice(None) for k in range(row.ndim))]
-        return _Taking(v, axis, rows, at, at.index(along), columns, prod(rest))
+        return _Taking(v, axis, rows, at, columns, prod(rest))
     return None
 
 
@@ -185,32 +172,13 @@ def _is_cheaper(stage: Points, takings: Sequence[_Taking]) -> bool:
     return (rows - size) * each <= started + of_entries(rows * entries)
 
 
-def _repeated(every: _Takings) -> _Takings:
-    """Those that have rows with others in common which are taken as often as they are wide."""
-    times, width = Counter[Any](), Counter[Any]()
-    pieces = {out: t.pieces for takings in every.values() for out, t in takings.items()}
-    for takings in every.values():
-        for out, t in takings.items():
-            times.update(p.key for p in pieces[out])
-            for p in pieces[out]:
-                width[p.key] += t.columns.size
-
-    def is_so(out: int, t: _Taking) -> bool:
-        return any(times[p.key] > 1 and width[p.key] >= t.width for p in pieces[out])
-
-    found = {v: {out: t for out, t in own.items() if is_so(out, t)} for v, own in every.items()}
-    return {v: own for v, own in found.items() if own}
-
-
 class _Carried(Rewriting):
-    """Some takings are of rows of operands of stages, or what they have in common is taken once."""
+    """Some takings are of rows of operands of stages."""
 
-    def __init__(
-        self, program: Program, every: _Takings, some: _Takings, stages: Mapping[int, Points]
-    ):
+    def __init__(self, program: Program, every: _Takings, stages: Mapping[int, Points]):
         super().__init__(program)
         self._every = {out: t for takings in every.values() for out, t in takings.items()}
-        self._some = {out for takings in some.values() for out in takings}
+        self._some = {out for v in stages for out in every[v]}
         self._stages = stages
         self._found: dict[Any, Any] = {}
         self._indices: dict[Any, Literal] = {}
@@ -221,11 +189,9 @@ class _Carried(Rewriting):
         return [None if v is None else self._taken(self._every[v], e) for v in e.outputs]
 
     def _taken(self, t: _Taking, e: Equation) -> Any:
-        stage = self._stages.get(t.variable)
-        if stage and t.key not in self._found:
-            self._found[t.key] = self._staged(stage, t, e)
-        given = [self._found[t.key]] if stage else [self._rows(p, e) for p in t.pieces]
-        return self._traced(t.arranged, given, e)
+        if t.key not in self._found:
+            self._found[t.key] = self._staged(self._stages[t.variable], t, e)
+        return self._traced(t.arranged, [self._found[t.key]], e)
 
     def _staged(self, stage: Points, t: _Taking, e: Equation) -> Any:
         """The rows of a stage's result, computed."""
