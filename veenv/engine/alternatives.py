@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
@@ -26,7 +25,7 @@ import numpy as np
 from veenv import _compat, limits
 from veenv.engine.known import Known
 from veenv.engine.request import Name, Request
-from veenv.graph.equations import Equation, Var
+from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
 from veenv.kernel.price import SMALL_PRODUCT
@@ -47,7 +46,6 @@ class JaxMode(NamedTuple):
     """One of JAX's own modes of a function."""
 
     run: Callable[..., Any]  # of the function's arguments
-    operations: float = 0.0  # multiplications that it does at a point, at least as far as is known
     name: str = "jacrev"
 
 
@@ -157,15 +155,7 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     long = lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
     if not (name == "auto" or any(_operators(lin)) or long):
         return {}
-    names = own_modes(lin)
-    if not names:
-        return {}
-    passes = dict(zip(("jacfwd", "jacrev"), num_passes(lin.program), strict=True))
-    least = least_of_a_pass(lin)
-    return {
-        name: JaxMode(mode_of(lin.program, name, request), passes[name] * least, name)
-        for name in names
-    }
+    return {name: JaxMode(mode_of(lin.program, name, request), name) for name in own_modes(lin)}
 
 
 def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> Callable[..., Any]:
@@ -271,47 +261,6 @@ def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
     ends = {e.source for e in used}, {e.target for e in used}
     shapes = lin.graph.shapes
     return min(sum(prod(shapes[node]) for node in nodes) for nodes in ends)
-
-
-def least_of_a_pass(lin: Linearisation) -> int:
-    """Multiplications that one pass of either mode does for each point of a batch, at least.
-
-    A pass goes through the elemental partials. For one that holds numbers it multiplies as many
-    times as these are, or the variable of more entries has, as it may know better than to multiply
-    by all of a matrix. Left out is what is done once for a batch, as it is the same at all points;
-    what JAX does by rules of its own; and functions of which XLA may compute a part only.
-    """
-    program = lin.program
-    varies = set(range(program.num_inputs))
-    taken: Counter[Var] = Counter()
-    whole = {*range(program.num_inputs), *(v for v in program.outputs if isinstance(v, Var))}
-    total = 0
-    for equation, used, custom in zip(program.equations, lin.elementals, lin.customs, strict=True):
-        operands = [k for k, x in enumerate(equation.inputs) if _is_in(x, varies)]
-        cut = facts(equation.primitive.name).leaves_out  # XLA computes nothing for those
-        whole.update(x for x in equation.inputs[cut:] if isinstance(x, Var))
-        if cut and isinstance(equation.inputs[0], Var):
-            taken[equation.inputs[0]] += sum(prod(a.shape) for a in equation.out_avals)
-        if operands:
-            varies.update(v for v in equation.outputs if v is not None)
-        if custom is None and _multiplies(equation, operands):
-            every = (elemental.partial.executed for elemental in used)
-            total += sum(min(s.num_values, max(prod(s.out_shape), prod(s.in_shape))) for s in every)
-    in_part = (v for v, n in taken.items() if n < prod(program.avals[v].shape))
-    return 0 if any(v not in whole for v in in_part) else total
-
-
-def _is_in(operand: object, some: set[Var]) -> bool:
-    return isinstance(operand, Var) and operand in some
-
-
-def _multiplies(equation: Equation, varying: list[int]) -> bool:
-    """Whether a pass multiplies by numbers that differ at each point, as `varying` operands do."""
-    known = facts(equation.primitive.name)
-    if known.bilinear:
-        return len(varying) > 1
-    linear = known.linear_in(len(equation.inputs)) or ()
-    return known.elementwise and known.slope == "values" and not {*varying} <= {*linear}
 
 
 def has_infinite_partials(lin: Linearisation) -> bool:

@@ -26,11 +26,11 @@ from veenv.engine.request import Request
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import Traced, run_at_batch, run_kernel, trace_leaves, trace_point
 from veenv.kernel.price import (
+    LEAST,
     counts_of,
     equations_of,
     kernel_seconds,
     kernel_size,
-    least_of_modes,
     least_seconds,
     operations_of,
     seconds,
@@ -145,11 +145,6 @@ class _Modes:
     tree: Any
     dynamic: tuple[int, ...]
 
-    @property
-    def operations(self) -> float:
-        """Multiplications that each of them does at a point, at least as far as is known."""
-        return min((mode.operations for mode in self.modes), default=inf)
-
     def traced(self) -> list[Traced]:
         """Each mode that JAX has of the function, and that can be traced still."""
 
@@ -250,7 +245,7 @@ class Menu:
 
     forms: Sequence[Form]  # what was asked for first
     modes: Callable[[], list[Form]]  # JAX's own, traced only where they may be cheaper
-    operations: float  # multiplications that each of those does at a point, as far as is known
+    has_modes: bool  # whether there are any
     precision: Any = field(default_factory=lambda: jnp.result_type(float))
 
     def cheapest(self, batch: int | None, kernel: float = inf) -> Any:
@@ -265,23 +260,19 @@ class Menu:
             return _at(form.seconds, batch)
 
         alone = kernel == inf
-        if alone and len(self.forms) == 1 and self.operations == inf:
+        if alone and not self.has_modes and len(self.forms) == 1:
             return self.forms[0]
         best = min(self.forms, key=price)
-        bound = _at(functools.partial(least_of_modes, self.operations), batch)
-        bound = bound if alone else max(bound, _SELDOM * price(best))
+        bound = LEAST if alone else max(LEAST, _SELDOM * price(best))
         same_width = jnp.result_type(float) == self.precision  # modes are traced with this one
-        if same_width and bound < min(price(best), kernel):
+        if self.has_modes and same_width and bound < min(price(best), kernel):
             best = min([best, *self.modes()], key=price)
         return best if price(best) < kernel else None
 
     def is_open(self) -> bool:
         """Whether there is more than one form, of which not one is surely the cheapest."""
-        several = len(self.forms) > 1
-        if several or self.operations == inf:
-            return several
-        known = self.forms[0].seconds, functools.partial(least_of_modes, self.operations)
-        return any(known[0](batch) >= known[1](batch) for batch in _TYPICAL)
+        price = self.forms[0].seconds
+        return len(self.forms) > 1 or (self.has_modes and any(price(n) >= LEAST for n in _TYPICAL))
 
 
 def _cheapest(found: Considered) -> Any:
@@ -305,7 +296,7 @@ def _cheapest(found: Considered) -> Any:
             return cheaper and cheaper.run(wanted)
 
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    known = Menu([Form.of(one) for one in first], list, own.operations)
+    known = Menu([Form.of(one) for one in first], list, bool(own.modes))
     if source is not None and known.is_open() and _is_pure(first):
         later = menu_of(found, made, asked, own.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
@@ -342,11 +333,11 @@ def menu_of(
     `modes` are those of JAX by such operands, where they have not been traced for the kernel.
     """
     rest = [one for one in considered.first if one is not base]
-    forms, operations = [Form.of(base), *_forms(rest, base.operands)], considered.modes.operations
+    forms, own = [Form.of(base), *_forms(rest, base.operands)], bool(considered.modes.modes)
     if made.modes is None:
-        return Menu(forms, modes(base.operands), operations)
+        return Menu(forms, modes(base.operands), own)
     known = _forms(made.modes, base.operands)
-    return Menu(forms, lambda: known, operations)
+    return Menu(forms, lambda: known, own)
 
 
 class KernelForm(NamedTuple):

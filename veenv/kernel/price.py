@@ -45,6 +45,8 @@ kernel's code, which each call reads once."""
 NAMES = tuple(MICROSECONDS)
 SMALL_PRODUCT = MICROSECONDS["loop"] / (2 * MICROSECONDS["flop"])
 """Multiplications of a contraction of one point that take as long as starting it."""
+LEAST = 1e-6 * (MICROSECONDS["call"] + MICROSECONDS["loop"])
+"""Seconds that a program for XLA takes at least: it is called, and starts a loop."""
 _COSTS = np.array([*MICROSECONDS.values()])
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _INNER = 0.02  # a loop that starts in a step of a `scan`, in loops: all of it is one function
@@ -57,7 +59,6 @@ _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones:
 _CONVOLVED = 4.0  # an operation of a convolution, in those of contractions
 _CALLED = 0.6  # what a library does for one operation of the loops in its place, in contractions
 _COMPLEX = 4.0  # an operation of complex numbers, in real ones
-_PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplications: it adds, stores
 _SOLVED = 40  # equations that linear algebra takes as long as: calls, with loops over pivots
 _EQUATION = 72  # operations of a kernel that are compiled in 1.5 of the time of an equation by XLA
 _STARTED = 110  # equations that starting XLA's compiler takes as long as
@@ -152,12 +153,6 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
     found[1, _INDEX["function"]] = functions
     found[1, _INDEX["stored"]] = sum(program.outputs[k].size for k in program.written())
     return seconds(found, batch)
-
-
-def least_of_modes(operations: float, batch: int) -> float:
-    """Seconds that JAX's own mode of a function is expected to take at least at a batch."""
-    each = _PASSED * operations * MICROSECONDS["simple"]
-    return 1e-6 * (MICROSECONDS["call"] + MICROSECONDS["loop"] + batch * each)
 
 
 def kernel_size(equations: int) -> int:
