@@ -82,7 +82,7 @@ DOOR = {
     "scalar_program": "CannotFuseError ScalarProgram",
     "building.unrolling": "called_by",
     "price": "MICROSECONDS SMALL_PRODUCT counts_of equations_of in_kernel kernel_seconds "
-    "kernel_size least_of_modes least_seconds of_entries operations_of seconds unrolled",
+    "kernel_size LEAST least_seconds of_entries operations_of seconds unrolled",
 }
 """What the engine may know of kernels: a function traced at a point, its scalar program or a
 refusal, what runs it; of primitives what a kernel makes of them; and prices."""
