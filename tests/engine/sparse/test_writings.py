@@ -140,7 +140,9 @@ def test_a_dear_stage_is_computed_at_each_node_alone():
         for w in weights:
             x = jnp.tanh(x @ w)
         x = jnp.sum(x, axis=-1)
-        return jnp.arctan2(x[i] * jnp.sin(x[j]), jnp.exp(x[i]) + x[j] ** 2 * jnp.cos(x[i]))
+        a, b = x[i], x[j]
+        angle = jnp.arctan2(a * jnp.sin(b), jnp.exp(a) + b**2 * jnp.cos(a))
+        return angle * jnp.tanh(a - b) + jnp.sin(a * b) / (1 + a**2)
 
     check(fun, _R.normal(size=32), most=60, blocks=2)
 
