@@ -29,7 +29,7 @@ _CALLS = {
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
 _FRAMES = 64
-"""Lines of a traceback among which the user's is looked for: the engine is less deep."""
+"""Lines of a traceback searched for the user's line: the engine is less deep."""
 KERNEL = "veenv_fused"
 """Name of the primitive of a kernel."""
 _RULED = {
@@ -38,7 +38,7 @@ _RULED = {
     "custom_vjp_call_jaxpr": ("call_jaxpr", "fun_jaxpr"),
     "linear_call": ("callee",),
 }
-"""Calls with a derivative rule of their own, and the parameters that may hold their body."""
+"""Calls with a custom derivative rule, and the parameters that may hold their body."""
 
 
 _QUIET = {
@@ -48,13 +48,13 @@ _QUIET = {
     "WriteEffect",
     "AccumEffect",
 }
-"""What JAX calls effects, though nothing is seen of it from outside."""
+"""Effects of JAX that are not visible from outside."""
 _FORMULAS = "igamma igammac igamma_grad_a regularized_incomplete_beta bessel_i0e".split()
-"""Primitives that JAX writes out, with loops, where a compiler has no function for them."""
+"""Primitives that JAX lowers to formulas with loops, as compilers have no function for them."""
 TANGENTS = ("custom_lin", "call_hi_primitive_linearized")
-"""Primitives of a tangent that a function does not have: JAX raises where it is computed."""
+"""Primitives that stand for a missing tangent: JAX raises an error when they are computed."""
 _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
-"""Compilers of kernels that JAX calls platforms."""
+"""Kernel compilers that JAX lists as platforms."""
 
 
 def barrier(tree: Any) -> Any:
@@ -80,7 +80,7 @@ def _barrier(leaves: list[Any]) -> list[Any]:
         if _is_float(first):
             first = lax.bitcast_convert_type(first, f"uint{8 * first.dtype.itemsize}")
         bits = lax.population_count(first.astype(jnp.int32) if first.dtype == bool else first)
-        # More bits than there are: never, though the compiler does not know.
+        # No number has more than 64 bits set, so this is never true; the compiler does not know.
         return lax.cond(
             bits > 64, lambda *x: [-i if _is_float(i) else ~i for i in x], _same, *leaves
         )
@@ -277,21 +277,21 @@ def is_dropped(var: Any) -> bool:
 
 
 _HERE = str(Path(__file__).parent)
-"""Where lines of this package are, which tell a user nothing."""
+"""Folder of this package, whose lines tell a user nothing."""
 
 
 def source_line(eqn: Any) -> str:
     """Returns the user's file and line that made an equation, for errors; empty if unknown."""
     try:
         lines = source_info_util.summarize(eqn.source_info, _FRAMES).splitlines()
-    except Exception:  # the summary is a courtesy; its absence must not hide the real error
+    except Exception:  # a missing summary must not hide the real error
         return "unknown source"
     return next((line for line in reversed(lines) if _HERE not in line), "")
 
 
 def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     """Applies a primitive with the parameters of a traced equation; always a list of results."""
-    with jax.enable_checks(False):  # JAX's own rule of `log_ndtr`, among others, fails them in jit
+    with jax.enable_checks(False):  # JAX's rule of `log_ndtr`, for one, fails them in jit
         out = primitive.bind(*args, **primitive.get_bind_params(params))
     return list(out) if primitive.multiple_results else [out]
 

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 NAMES = [
-    "RoeFlux",  # as `veenv.make` takes it
+    "RoeFlux",  # alias, as in `veenv.make`
     "RoeFlux_1d",
     "RoeFlux_3d",
     "RobotArm_6DOF",
@@ -40,7 +40,7 @@ NAMES = [
     "RandomScalar_100",
     "RandomArray_40",
 ]
-"""The built-in tasks, whose modules import JAX, which a registration must not; then the user's."""
+"""Built-in tasks, listed here as their modules import JAX; then the user's tasks."""
 
 
 def register(names: Sequence[str] | None = None) -> None:
@@ -64,7 +64,9 @@ def register(names: Sequence[str] | None = None) -> None:
     for name in NAMES if names is None else names:
         env_id = f"veenv/{name}-v0"
         if env_id not in gymnasium.registry:
-            with contextlib.suppress(gymnasium.error.Error):  # no name for Gymnasium: "my task"
+            with contextlib.suppress(
+                gymnasium.error.Error
+            ):  # names that Gymnasium forbids, such as "my task"
                 gymnasium.register(
                     env_id,
                     entry_point="veenv.env.adapters.gymnasium:GymVertexEnv",

@@ -92,7 +92,7 @@ def as_one_batch(
             x = x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
             return x.reshape(axis_size * size, *x.shape[2:])
 
-        if in_batched[0] and axes.ndim == 3:  # shared by the batch that is there already
+        if in_batched[0] and axes.ndim == 3:  # shared by the members of each batch
             axes = jnp.repeat(axes, size, axis=0)
         elif in_batched[0] or axes.ndim == 3:
             axes = flat(axes, in_batched[0])

@@ -20,7 +20,7 @@ from veenv.env.bits import upper_product
 
 INT64_MAX = 2**63 - 1
 MOST_ADDENDS = 2**16 - 1
-"""Wide counts that are added up at once: so many halves of a word fit a word."""
+"""Most wide counts summed at once: the sum of so many half words fits a word."""
 
 
 @jax.tree_util.register_dataclass
@@ -129,7 +129,7 @@ class WideCount:
         number = select(negative, -self, self)
         shift = lax.clz(number.high)
         top = (number.high << shift) | (number.low >> (32 - shift))
-        top |= ((number.low << shift) != 0).astype(jnp.uint32)  # decides what is halfway
+        top |= ((number.low << shift) != 0).astype(jnp.uint32)  # breaks ties in rounding
         power = lax.bitcast_convert_type((159 - shift) << 23, jnp.float32)  # 2 ** (32 - shift)
         size = top.astype(jnp.float32) * power
         return jnp.where(negative, -size, size)

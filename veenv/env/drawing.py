@@ -101,7 +101,7 @@ def animate(
         picture = io.BytesIO()
         _painted(graph, where, steps, done, ids).savefig(picture, format="png", dpi=dpi)
         frames.append(Image.open(picture).convert("RGB"))
-    palette = frames[len(frames) // 2].quantize(32)  # one for all: what stays takes no space
+    palette = frames[len(frames) // 2].quantize(32)  # shared: unchanged pixels take no space
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     pauses = [max(20, int(1000 * seconds / len(frames)))] * (len(frames) - 1) + [2000]
     content = io.BytesIO()

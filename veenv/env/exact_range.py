@@ -78,5 +78,5 @@ def _reachable_sizes(
     sizes = np.array(size, np.int64)
     kinds = np.unique(sizes)
     of_size = np.packbits(sizes == kinds[:, None], axis=-1)
-    # Node by node: what is read again for each size stays in the cache.
+    # Node by node, so that a row stays in the cache while it is read for each size.
     return [int(np.bitwise_count(row & of_size).sum(1, dtype=np.int64) @ kinds) for row in reached]

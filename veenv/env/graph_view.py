@@ -28,10 +28,10 @@ NODE_FEATURES = 8
 """Features of a node, before the sizes of its axes."""
 
 VECTOR = 8
-"""Numbers of a row that vector instructions fill at once."""
+"""Numbers that one vector instruction writes."""
 
 IN_DEGREE, OUT_DEGREE, IS_LEGAL = 0, 1, 6
-"""Those of them that a step changes."""
+"""Node features that a step changes."""
 
 
 @jax.tree_util.register_dataclass
@@ -92,7 +92,7 @@ class GraphView:
 
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
         """Builds the lists; every node's features are NaN where the edges exceed the room."""
-        core, mask = barrier((core, mask))  # else a step is part of every edge
+        core, mask = barrier((core, mask))  # else XLA recomputes the step for every edge
         spec, arrays = self.spec, isinstance(core, ArrayEdges)
         sets = core.sources.T if arrays else core.present
         owner, one, used, total = members(sets, self.max_edges)
@@ -197,7 +197,7 @@ def with_columns(
       [[0.0, 4.0, 0.0], [0.0, 5.0, 0.0]]
     """
     num = table.shape[1]
-    whole = num % VECTOR == 0  # else the columns are filled as rows, and turned
+    whole = num % VECTOR == 0  # else columns are written as rows, and transposed
     axis = 1 if whole else 0
     table = table if whole else table.T
     position = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
@@ -250,7 +250,7 @@ def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[A
       [[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
     """
     axes = range(rank)
-    fields = [(1, 1, 1)]  # first bit, mask and what the masked bits are
+    fields = [(1, 1, 1)]  # first bit, mask, and value of the masked bits
     fields += [(2 + 3 * k, 7, 1 + j) for k in axes for j in axes]
     fields += [(14 + k, 1, 1) for k in axes] + [(18 + j, 1, 1) for j in axes]
     if links:
@@ -261,7 +261,7 @@ def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[A
 
 
 _TRIED = 12_800
-"""Vertices compared in steps of an order, over their number: room takes a second at thousands."""
+"""Vertices compared in total to estimate room: about a second for thousands of vertices."""
 
 
 def most_edges(spec: Spec) -> int:

@@ -19,16 +19,16 @@ from veenv._compat import barrier
 from veenv.env.bits import WORD
 
 UNIT = 4
-"""Words of a unit: a list is made of the units of all sets."""
+"""Words of a unit, the part of a set that is listed at once."""
 
 COUNT = 7
 """Bits for the number of members in the words of a unit before the last: at most 96."""
 
 RUN = 16
-"""Numbers of a row of a running sum."""
+"""Row length of a running sum."""
 
 WHOLE = 64
-"""So many numbers are summed as one row."""
+"""Most numbers that are summed as one row."""
 
 
 def members(
@@ -58,7 +58,7 @@ def members(
     unit = barrier(units_at(ends, room))
     place = jnp.arange(room, dtype=jnp.int32)
     used = place < total
-    # Where the unit begins, and how many of its members lie in its first words, as one number.
+    # Packs the start of the unit and its partial counts of members into one number.
     small = room < 1 << (WORD - (UNIT - 1) * COUNT)
     shifted = [count.astype(jnp.uint32) << (COUNT * k) for k, count in enumerate(upto[:-1])]
     inner = functools.reduce(operator.or_, shifted)

@@ -99,7 +99,7 @@ class Observer:
             return PackedObservation(*owned((core, mask)))
         if self.view is not None:
             return self.view(core, mask, params)
-        core, mask = barrier((core, mask))  # else a step is part of every entry
+        core, mask = barrier((core, mask))  # else XLA recomputes the step for every entry
         features = self._features(core, mask, params)
         if self.kind == "flat":
             return features.reshape(-1)
@@ -114,7 +114,7 @@ class Observer:
         self, core: Any, mask: Bool[Array, " A"], params: EnvParams
     ) -> Float[Array, "A F"]:
         degrees = barrier(self.rules.degrees(core, params))
-        # As exact as log1p for whole numbers, and computed once, not once for small and for large.
+        # As exact as log1p for whole numbers, and cheaper: log1p computes two branches.
         logs = [jnp.log(number.astype(jnp.float32) + 1) for number in degrees]
         *changing, legal = barrier([*logs, mask.astype(jnp.float32)])
         lasting = jnp.pad(params.static_features, ((0, 0), (len(degrees), 2)))

@@ -67,7 +67,7 @@ def random_params(
         axis=-1,
     )
     present = pack_flags(edges).T
-    # Of each vertex all that can be above and below; a margin for the rounding of rewards.
+    # Bounds by all nodes above and below each vertex, with a margin for rounding of rewards.
     above = spec.num_inputs + slots.astype(jnp.float32)
     below = spec.num_actions - 1 - slots.astype(jnp.float32) + spec.num_outputs
     params = EnvParams(

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Edge: TypeAlias = tuple[int, int]
 Changes: TypeAlias = tuple[list[Edge], list[Edge], list[Edge]]
-"""Edges, as pairs of nodes, that the last step left as they were, filled in, and removed."""
+"""Edges, as pairs of nodes: unchanged, filled in, and removed by the last step."""
 
 WIDTH, HEIGHT, DPI = 9.6, 6.0, 100
 EDGE, NEW, GONE = "0.65", "#b8500c", "#b3243b"
 INPUT, OUTPUT = "#1f6fb2", "#1a7f4b"
 LEFT, PAST = ("white", "black", "black"), ("0.96", "0.8", "0.6")
-"""Face, edge and id of a vertex that is left, and of one that went before the last."""
+"""Colours of face, edge and id of a remaining vertex, and of one eliminated before the last."""
 LABELS_UP_TO = 150
-"""Vertices up to which each has its id written in it."""
+"""Most vertices that are labelled with their ids."""
 
 
 @dataclass(frozen=True)

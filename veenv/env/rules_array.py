@@ -26,10 +26,10 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.structure import packed, packed_product
 
 CHUNK = 16
-"""Pairs of an elimination that are combined at once, at least …"""
+"""Least number of pairs of an elimination that are combined at once."""
 
 PAIRS = 4
-"""… and so many for each graph of a batch."""
+"""Pairs combined at once for each graph of a batch."""
 
 OBSERVED_CHUNK = 256
 """Pairs that are counted at once for the features."""
@@ -111,7 +111,7 @@ class ArrayRules:
             position = positions[node]
             sizes = [n for n in graph.shapes[node] if n != 1]
             axes[position, : len(sizes)] = sizes
-        # `asarray` would copy twice what is gigabytes at 20,000 vertices.
+        # `asarray` would copy twice: gigabytes at 20,000 vertices.
         core = ArrayEdges(jax.device_put(codes), jax.device_put(sources))
         return encode_common(graph, cost, spec, core, axes)
 
@@ -194,7 +194,7 @@ class ArrayRules:
             here & (j == data.width[b] - 1) & ~data.keeps[b]
         )  # the in-edge is not needed any more
         codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
-        # A new edge adds a bit, and the vertex takes its own from each target.
+        # A new edge adds a bit, and each target loses the bit of the vertex.
         sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
         sources = _add_bit(sources, here & (i == 0), b, w, data.row[b], -1)
         return codes, sources, added_at(cost, b, count * here.astype(jnp.int32))
@@ -227,7 +227,7 @@ class ArrayRules:
         first_row = self.spec.num_inputs
         pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
         slot = units_at(jnp.maximum(ends - start, 0), OBSERVED_CHUNK)
-        apart = lax.optimization_barrier  # loops of one kind each, which become vector instructions
+        apart = lax.optimization_barrier  # separate loops, which XLA vectorises
         slot, width = apart((slot, out_degree[slot]))
         i, j = apart(_divide(pair - ends[slot] + pairs[slot], width))
         own_sources, own_targets = apart((sources[slot], targets[slot]))

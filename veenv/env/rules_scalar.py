@@ -92,7 +92,7 @@ class ScalarRules:
 
         filled = fill(present, targets[:, None])
         additions = jnp.zeros((), jnp.int32)
-        if self.spec.additions:  # the edges that are there already
+        if self.spec.additions:  # one for each edge that exists already
             there = count_bits((present & targets[:, None]).T)
             additions = jnp.where(sources, there, 0).sum(dtype=jnp.int32)
         if core.valued is None:

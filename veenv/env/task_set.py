@@ -63,7 +63,7 @@ def pick_params(stacked: EnvParams, index: Int[Array, ""] | int) -> EnvParams:
       [1, 2]
     """
     if stacked.vertex_ids.shape[0] == 1 and jnp.ndim(index) == 0:
-        index = 0  # under vmap too, which then shares one copy
+        index = 0  # so that vmap shares one copy, too
     return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 

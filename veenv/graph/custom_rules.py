@@ -29,15 +29,15 @@ from veenv.rules.table import facts
 class Inner:
     """The linear program of a custom rule."""
 
-    # from tangents of the operands to tangents of the results, or, for a cotangent rule, from
-    # cotangents of the results to cotangents of the operands. What the rule returns for the
-    # function is its auxiliary output.
+    # from tangents of the operands to tangents of the results; for a cotangent rule, from
+    # cotangents of the results to cotangents of the operands. Its auxiliary output is the
+    # function's value.
     program: Program
     operands: tuple[int, ...]  # the active operands
     results: tuple[int, ...]  # the differentiable results
     backward: bool  # whether it is a cotangent rule
     transposes: Callable[[], bool]  # whether JAX can transpose a tangent rule
-    effects: bool  # whether the rule does more than compute
+    effects: bool  # whether the rule has effects
 
     @cached_property
     def is_linear(self) -> bool:
@@ -152,9 +152,9 @@ class Cotangents:
     """Proven properties of the cotangent rules of an equation and in its bodies."""
 
     linear: bool = True  # they are linear
-    zero: bool = True  # they give nothing for no cotangent
-    forward: bool = False  # one that is not linear is a tangent rule, which JAX cannot transpose
-    effects: bool = False  # one does more than compute
+    zero: bool = True  # they map zero cotangents to zero
+    forward: bool = False  # a tangent rule is not linear, so that JAX cannot transpose it
+    effects: bool = False  # one has effects
 
     def __and__(self, other: Cotangents) -> Cotangents:
         """Returns the properties that hold of both."""
@@ -167,7 +167,7 @@ class Cotangents:
 
 
 LINEAR = Cotangents()
-"""Nothing but linear rules, if any."""
+"""Properties of linear rules, or of no rule at all."""
 
 
 def cotangent_rules(site: Site) -> Cotangents:
@@ -236,7 +236,7 @@ class _Activity(walk.Domain[bool]):
                 )
             except CapturedValueError:
                 raise
-            except Exception:  # then nothing is known of it
+            except Exception:  # nothing can be proved of it
                 return Cotangents(linear=False, zero=False)
         inner = _Activity(self._realify)
         for body in _compat.bodies(equation.params):

@@ -22,11 +22,11 @@ from veenv.rules.table import facts
 from veenv.structure.structure import FREE
 
 Move = tuple[int, int, Mapping[int, int]]
-"""From one node to another: a partial, as the out axis that each of its in axes is paired with."""
+"""(source, target, axes): a partial between nodes; its in axes map to their paired out axes."""
 
 
 Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
-"""For each node, where the moves from it go, and the axes that they pair."""
+"""For each node, the targets of its moves and the axes that they pair."""
 
 
 @dataclass
@@ -34,12 +34,11 @@ class Flow:
     """Dataflow of derivatives through an equation with a body: a loop, branches or a solve."""
 
     moves: list[Move] = field(default_factory=list)  # the partials between nodes, which are numbers
-    # for each operand that moves something, the node it enters at, and how many axes it has more in
-    # front
+    # for each active operand its entry node, and the number of its extra leading axes
     operands: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # for each result that is moved, the node it leaves from, and how many axes it has more in front
+    # for each active result its exit node, and the number of its extra leading axes
     results: dict[int, tuple[int, int]] = field(default_factory=dict)
-    carried: frozenset[int] = frozenset()  # the nodes that go from one step of a loop to the next
+    carried: frozenset[int] = frozenset()  # nodes carried from one step of a loop to the next
 
 
 @dataclass(frozen=True)
@@ -174,8 +173,8 @@ class Ways:
     """Nodes and axes that the axes of one operand reach."""
 
     reached: set[int]  # the nodes that depend on the operand
-    mixed: set[int]  # those that do so through a step before their own
-    # for each axis of the operand, the one axis of every node that it is paired with, or None
+    mixed: set[int]  # nodes that depend on it through an earlier step of a loop
+    # for each axis of the operand, by node: the only axis it is paired with, or None
     labels: Sequence[Mapping[int, int | None]]
 
 
@@ -208,7 +207,7 @@ def _apart(site: Site, result: int, operand: int) -> Pairs | None:
     """Returns the axes along which a primitive acts per index; None if an operand only selects."""
     known = facts(site.primitive.name)
     if known.form == "window" and known.linear is not None and operand:
-        return None  # it only decides what is taken of the first
+        return None  # it only selects elements of the first operand
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
     pairs = ((t.out, t.ins[operand]) for t in axis_mappings(site))
     axis_pairs = ((k, j) for k, j in pairs if k is not None and j is not None)

@@ -47,7 +47,7 @@ class Equation:
     in_avals: tuple[Any, ...]  # shape and dtype of each operand
     out_avals: tuple[Any, ...]  # shape and dtype of each result
     source: str  # the user's line, for error messages
-    effects: frozenset[Any] = frozenset()  # what it does beside computing
+    effects: frozenset[Any] = frozenset()  # such as callbacks and checks
 
     @property
     def invars(self) -> tuple[Var | Literal, ...]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 from veenv._support import extra
 
 Described: TypeAlias = Any
-"""A `Graph`, whose module imports this one."""
+"""A `Graph`: its module imports this one."""
 
 
 def describe(self: Described) -> str:

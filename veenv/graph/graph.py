@@ -16,7 +16,7 @@ from veenv.structure.structure import Structure
 
 Labelling = Literal["multiplications", "executed"]
 LABELLINGS: tuple[Labelling, ...] = ("multiplications", "executed")
-"""What the edges of a graph hold at first: the literature's values, or those really stored."""
+"""Initial structures of edges: values as the literature counts them, or as they are stored."""
 
 CostModel = Literal["multiplications", "executed", "operations"]
 
@@ -24,7 +24,7 @@ CostModel = Literal["multiplications", "executed", "operations"]
 class CostRecord(NamedTuple):
     """Definition of a cost model."""
 
-    labelling: Labelling  # what the edges hold at first
+    labelling: Labelling  # initial structures of the edges
     additions: bool  # whether additions count as multiplications do
 
 

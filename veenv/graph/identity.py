@@ -24,7 +24,7 @@ from veenv.rules.definitions import definition_of
 from veenv.rules.table import TABLE
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, np.dtype)
-_UNSPECIFIED = "UnspecifiedValue"  # JAX's mark of a sharding that nobody gave
+_UNSPECIFIED = "UnspecifiedValue"  # JAX's mark of an unspecified sharding
 
 
 class _UndescribedError(Exception):
@@ -92,7 +92,7 @@ class _Text:
     def value(self, x: Any) -> str:
         """Returns the text of a parameter or a constant."""
         known = self._known.get(id(x))
-        if known is None:  # the object is kept, so that no other has its number
+        if known is None:  # the object is stored, so that its id is not reused
             known = self._known[id(x)] = (x, self._value(x))
         return known[1]
 

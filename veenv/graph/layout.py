@@ -11,7 +11,7 @@ from veenv.graph.precedence import adjacent
 
 Point: TypeAlias = tuple[float, float]
 Positions: TypeAlias = dict[int, Point]
-"""For each node its column and its height in it, between 0 and 1."""
+"""Column of each node, and its height in the column, between 0 and 1."""
 
 SWEEPS = 12
 

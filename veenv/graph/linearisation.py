@@ -44,18 +44,18 @@ from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Structure
 
 OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
-"""What derivative rules raise that may work where the function is not traced beforehand."""
+"""Errors of derivative rules that may work if the function is traced in another way."""
 
 
 @dataclass(frozen=True)
 class Within:
     """The context of a program: the custom rules and the equation body that it is part of."""
 
-    # the definitions of the functions whose own derivative rules it is a part of
+    # definitions of the functions whose custom rules contain the program
     rules: frozenset[Hashable] = frozenset()
-    # it is (a part of) the body of an equation, whose operands all count as variables
+    # the program is (a part of) an equation's body, whose operands all count as variables
     body: bool = False
-    plain: bool = False  # it is seen as a linear function, not through derivative rules
+    plain: bool = False  # treat it as a linear function and ignore derivative rules
 
 
 ALONE = Within()
@@ -83,12 +83,12 @@ class EquationPartials:
 
     site: Site | None = None  # the equation; None if no operand depends on an input
     rows: Sequence[Row] = ()  # for each result, for each operand its partial; none without a site
-    custom: Custom | None = None  # the rule of its own that gives them, if any
-    followed: Custom | None = None  # its program, also where they are better left operators
-    # what is proven of its cotangent rule; the partials stand for one that is not linear
+    custom: Custom | None = None  # the custom rule that gives them, if any
+    followed: Custom | None = None  # its program, even if the partials stay operators
+    # proven properties of its cotangent rule; if not linear, the partials stand for the rule
     cotangents: Cotangents = LINEAR
-    # its rule would not be applied to all its results; the partials stand for what it gives for
-    # those that are asked for
+    # its rule raised an error for all results together; the partials stand for those of the wanted
+    # results
     refused: bool = False
 
     @property
@@ -128,7 +128,7 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
     except CapturedValueError:
         raise
     except Exception:
-        # A user's rule may refuse, with any exception, cotangents of results that nobody uses.
+        # A user's rule may raise any exception for cotangents of unused results.
         if site.wanted is not None:
             raise
         return EquationPartials(site, _dense_rows(site), refused=True)
@@ -259,15 +259,14 @@ class Linearisation:
     """A program with the elemental partials that lie on a path from an input to an output."""
 
     program: Program  # the traced program
-    elementals: tuple[tuple[Elemental, ...], ...]  # for each equation its needed partials
-    # for each equation the rule of its own that gives its partials, if any
+    elementals: tuple[tuple[Elemental, ...], ...]  # the needed partials of each equation
+    # the custom rule of each equation that gives its partials, if any
     customs: tuple[Custom | None, ...]
-    # as `customs`, of rules that give operators too: sparse Jacobians go by those
+    # the same, with rules whose partials stay operators: sparse Jacobians follow those, too
     followed: tuple[Custom | None, ...]
-    # for each equation where its rule stands in the graph, if it is not linear
+    # position in the graph of each equation's rule, if that is not linear
     reverse_only: tuple[Pulled | None, ...]
-    # for each equation whether its results and partials are of one run, as it does more than
-    # compute
+    # whether each equation's results and partials must come from one run, as it has effects
     effects: tuple[bool, ...]
     graph: Graph  # the graph of structures
     realify: bool  # complex variables are seen as pairs of real numbers
@@ -371,7 +370,7 @@ class _Memoised:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, EquationPartials] = {}
-        self._all: list[EquationPartials] = []  # kept, as there are keys of their addresses
+        self._all: list[EquationPartials] = []  # alive, as their ids are keys
 
     def __call__(self, key: Hashable, find: Callable[[], EquationPartials]) -> EquationPartials:
         """Returns the partials stored for a key, or finds them; a key of None is never shared."""
@@ -403,7 +402,7 @@ def _site(equation: Equation, active: set[int], within: Within, *, realify: bool
         effects=bool(equation.effects),
     )
     body = partial(_body, within=within, realify=realify)
-    axes_of = cache(lambda: diagonal_axes(site, body))  # few rules ask for it
+    axes_of = cache(lambda: diagonal_axes(site, body))  # lazy: few rules need it
     return replace(site, diagonal=lambda result, operand: axes_of()(result, operand))
 
 

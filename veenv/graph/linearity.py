@@ -94,7 +94,7 @@ def _uniform(e: Equation, values: Sequence[Any]) -> Any:
     if linear and not any(values[n] for n in linear):
         return 0.0
     first, *rest = values
-    if facts(name).form == "same":  # of several at once, each its own
+    if facts(name).form == "same":  # with several operands, result k copies operand k
         return first if all(np.array_equal(v, first) for v in rest) else None
     return first if facts(name).result == "entries" else None
 
@@ -194,7 +194,7 @@ def is_own_derivative(primitive: Any, params: Any, active: Sequence[int], ins: A
 
     try:
         closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in active])
-    except Exception:  # the rule of a primitive of somebody else's
+    except Exception:  # another library's rule may raise anything
         return False
     jaxpr = _compat.open_jaxpr(closed)
     expected: list[Any] = list(jaxpr.invars[: len(ins)])
@@ -210,7 +210,7 @@ def is_own_derivative(primitive: Any, params: Any, active: Sequence[int], ins: A
         return list(eqn.outvars) if source is None else [ins[source]]
 
     known = {v: v for v in (*jaxpr.invars, *jaxpr.constvars)}
-    read = walk.run(jaxpr, known, step, lambda _: None)  # literals are nobody's copies
+    read = walk.run(jaxpr, known, step, lambda _: None)  # literals copy no variable
     pairs = [
         (v, applied[k])
         for k, v in enumerate(jaxpr.outvars)

@@ -15,18 +15,18 @@ class ReverseOnly:
     place of outputs and what is behind the results.
     """
 
-    name: str  # the function it is of
+    name: str  # name of the function
     source: str  # the line that calls it
     results: tuple[int, ...]  # the nodes of its results
     operands: tuple[int, ...]  # the nodes of its operands
-    # it provably gives nothing for no cotangent, and so for outputs it does not lead to
+    # it provably maps zero cotangents to zero, as for outputs that it does not reach
     zero: bool = True
     forward: bool = False  # it is a tangent rule
 
 
 Edges = Iterable[tuple[int, int]]
 Prerequisites = dict[int, dict[int, ReverseOnly]]
-"""For each vertex those that must be eliminated before it, with the rule that asks for it."""
+"""Vertices that must go before each vertex, each with the rule that demands so."""
 
 
 def prerequisites(

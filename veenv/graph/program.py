@@ -37,8 +37,7 @@ from veenv.rules.table import facts
 
 source_info_util.register_exclusion(__file__)
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
-# What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
-# boolean index is an IndexError.
+# Errors of JAX where a tracer's value is needed: TypeErrors, and IndexErrors of slices and masks.
 _NEEDS_VALUES = (TypeError, IndexError)
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -51,8 +50,8 @@ class Program:
     arguments and captured constants (values in `constants`); then the equation outputs.
     """
 
-    num_inputs: int  # number of leaves that are differentiated by
-    # value of each variable from `num_inputs` on that is not an equation's
+    num_inputs: int  # number of leaves to differentiate by
+    # values of the variables after the inputs that are no results of equations
     constants: tuple[Any, ...]
     equations: tuple[Equation, ...]  # the equations
     outputs: tuple[Var | Literal, ...]  # a variable or `Literal` for each output leaf
@@ -60,12 +59,12 @@ class Program:
     avals: tuple[Any, ...]  # shape and dtype of every variable
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
-    # of the auxiliary output, all arrays (`HiddenAux`), variables or literals; shapes and dtypes;
-    # pytree structure. None without
+    # (variables or literals, shapes and dtypes, pytree structure) of the auxiliary output, which is
+    # all arrays (`HiddenAux`); None without one
     aux: tuple[tuple[Var | Literal, ...], tuple[Any, ...], Any] | None
     replay: Callable[..., Any]  # the function as it was traced, for arguments of the same shapes
-    # the same function, to try in turn where a derivative rule closes over a value of the trace:
-    # traced with what does not depend on the inputs computed at once, and as one equation
+    # other traces, tried in turn where a derivative rule closes over a value of the trace: with
+    # everything that does not depend on the inputs evaluated, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
 
     def variable(self, node: int) -> Var:
@@ -138,11 +137,11 @@ def trace(
     def known(_: Exception | None = None) -> Program:
         try:
             return program(*_known_jaxpr(named, selected, traced))
-        except Exception as error:  # of what is not for being run at once: a check in a branch
+        except Exception as error:  # evaluation may fail: a check in a branch not taken
             return whole(error)
 
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
-        return replace(known(), instead=(whole,))  # lost where a rule closes over it in a loop
+        return replace(known(), instead=(whole,))  # it may be lost in a rule inside a loop
     return replace(first, instead=(known, whole))
 
 
@@ -318,7 +317,7 @@ def _named_as(
         positional = [
             p.name for p in inspect.signature(fun).parameters.values() if p.kind in _POSITIONAL
         ]
-    except (TypeError, ValueError):  # of C
+    except (TypeError, ValueError):  # functions written in C
         positional = []
     names = [positional[a] if a < len(positional) else f"args_{a}" for a in wanted]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
@@ -327,7 +326,7 @@ def _named_as(
     while isinstance(fun, functools.partial):
         fun = inspect.unwrap(fun.func)
     if not hasattr(fun, "__code__"):
-        fun = type(fun).__call__  # of an object that can be called
+        fun = type(fun).__call__  # a callable object
     vars(flat).update(__wrapped__=fun, __signature__=inspect.Signature([*parameters, nondiff]))
     return flat
 
@@ -410,7 +409,7 @@ class _Flattener:
             plain = self.plain and any(self._is_active(env, a) for a in eqn.invars)
             inner = _compat.inlinable(eqn)
             branch = _compat.default_branch(eqn)
-            source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
+            source = _compat.source_line(eqn) or call  # a function traced earlier has no line
             if plain:
                 inner = _compat.call_body(eqn.primitive.name, eqn.params) or definition_of(eqn)
             if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):

@@ -21,9 +21,9 @@ from veenv.rules.table import facts
 
 source_info_util.register_exclusion(__file__)
 Specs = list[PartitionSpec]
-"""Of leaves: which mesh axes divide each axis."""
+"""Partition specs of leaves: the mesh axes that divide each array axis."""
 AsWritten = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""From a function of the user's to what is traced, which sees arrays of the user's types."""
+"""Wraps a user's function for tracing, so that it sees arrays of the user's types."""
 
 
 def is_explicit(mesh: Any) -> bool:

@@ -20,7 +20,7 @@ from veenv.rules.axes import Product
 _WRITTEN = {
     f"{kind}_{what}" for kind in ("bcoo", "bcsr") for what in ("todense", "extract", "transpose")
 }
-"""Operations that JAX itself writes in others."""
+"""Operations that JAX implements by other primitives."""
 
 
 def written_out(eqn: Any) -> Any | None:

@@ -1,7 +1,7 @@
 """Barriers that keep the compiler from recomputing an expensive value, always or in batches only.
 
-While a function is traced nobody knows the batch that it will be mapped over.  Storing a value
-takes the start of one loop at every batch; what it saves grows with the batch.
+The batch that a function will be mapped over is unknown while it is traced.  Storing a value costs
+the start of one loop for any batch; what it saves grows with the batch.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
 def pins_as_written() -> AbstractContextManager[None]:
     """Returns a context in which values are pinned as by default.
 
-    A function is traced so, whatever becomes of its Jacobian: one that holds a Jacobian of its own
-    has one graph.
+    Functions are traced in it whatever their own `pin` is, so that a function that contains a
+    Jacobian always has the same graph.
     """
     return setting(_pinning, True)
 
 
 batch_barrier_p = core.Primitive("veenv_batch_barrier")
-"""The identity of one array, which becomes a barrier when a batch has so many more `points`."""
+"""Identity of one array that becomes a barrier once it is mapped over at least `points` points."""
 
 BARRIERS = frozenset(["optimization_barrier", batch_barrier_p.name])
-"""Primitives that keep a value from being computed again."""
+"""Primitives that keep a value from being recomputed."""
 
 
 def barrier_from(points: int, value: Any) -> Any:

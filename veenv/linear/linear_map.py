@@ -93,7 +93,7 @@ def compose(post: Affine, pre: Affine) -> Affine:
     empty = canonical(post.out_size, pre.in_size, 0, 1, 0, 1, 0)
     if shift % common or not post.size or not pre.size:
         return empty
-    step = abs(b) // common  # t advances by this from one meeting to the next
+    step = abs(b) // common  # distance of t between common pairs
     first = 0 if step == 1 else (shift // common) * pow(a // common, -1, step) % step
     s_step = a * step // b
     s = (a * first - shift) // b
@@ -124,14 +124,14 @@ def compose(post: Affine, pre: Affine) -> Affine:
 class Selection:
     """A linear map that moves entries along one axis to known positions."""
 
-    places: Affine  # which entries go where
+    places: Affine  # positions of the entries in result and argument
     # shape of the result; its one axis may be left out if it is of size one
     out_shape: tuple[int, ...]
     in_shape: tuple[int, ...]  # shape of the argument, likewise
     dtype: ClassVar[Any] = jnp.float32  # dtype of the entries, which are zeros and ones
     # axes along which it is known to be diagonal: none
     diagonal: ClassVar[tuple[tuple[int, int], ...]] = ()
-    counts: ClassVar[bool] = True  # whether no entry depends on values, nor is negative
+    counts: ClassVar[bool] = True  # whether entries are counts, independent of values
 
     @property
     def key(self) -> Affine:
@@ -251,8 +251,8 @@ class Operator:
     diagonal: tuple[tuple[int, int], ...] = ()
     # makes `columns`, of a map that selects elements at positions known without values
     gather: Callable[[], np.ndarray] | None = None
-    counts: bool = False  # whether its entries say how often an element is put somewhere
-    # `along` by the maps that it is made of, where one of them shares its work
+    counts: bool = False  # whether its entries are counts of how often an element is added
+    # `along` by its factors, of a composition in which a factor shares its passes
     by_parts: Callable[[Array, Sequence[int], bool, object], Array] | None = None
 
     @property

@@ -17,8 +17,8 @@ from veenv.tasks import Task
 from veenv.tasks.user import trace_task
 
 BATCH = 4096
-_BYTES = 1 << 26  # of the Jacobians of a batch, at most
-_MOST_OPERATIONS = 20_000  # operations of the longest kernel that is compiled: about two seconds
+_BYTES = 1 << 26  # most bytes of the Jacobians of a batch
+_MOST_OPERATIONS = 20_000  # most operations of a kernel: it compiles in about two seconds
 _MOST_VERTICES = 400  # XLA may compile functions of more vertices for minutes
 
 

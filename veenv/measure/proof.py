@@ -16,9 +16,9 @@ from veenv.measure.timing import near
 from veenv.tasks import Task
 
 TOLERANCE = 1e-9
-"""Largest error of a right Jacobian, in float64; two modes of JAX differ by less."""
+"""Largest error of a correct Jacobian in float64; JAX's two modes differ by less."""
 ATTEMPTS = 10
-"""Points that are tried for each one asked for."""
+"""Points tried for each point requested."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ class _Comparison:
         self.noise: float | None = None
         self.points = 0
         self.seen: dict[str, np.ndarray] = {}
-        # A function of its own: JAX hands what it traced here for that of the task to traces of
-        # the task without 64-bit types, constants of 64 bits included.
+        # A new function object, as JAX would reuse the trace, with its constants of 64 bits, for the
+        # task without 64-bit types.
         self._fun = jax.jit(lambda *args: task.fun(*args))
         self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums, kernel="xla"))
         self._modes: dict[str, Callable[..., Any]] = {
@@ -176,7 +176,7 @@ class _Comparison:
         for name, mode in list(self._modes.items()):
             try:
                 jacobians[name] = jax.tree.map(np.asarray, mode(*args))
-            except TypeError:  # a function with a reverse rule of its own has no forward mode
+            except TypeError:  # a function with a custom reverse rule has no forward mode
                 if name != "jacfwd":
                     raise
                 del self._modes[name]

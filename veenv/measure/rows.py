@@ -9,7 +9,7 @@ from typing import Any
 from veenv.orders.documents import parse_object
 
 COSTS = ("mean_cost", "min_cost", "best_cost")
-"""Fields that say, by task, what the orders of a train step cost."""
+"""Fields with the costs of a train step's orders, by task."""
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

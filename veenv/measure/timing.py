@@ -24,20 +24,20 @@ K = TypeVar("K")
 SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
-"""The ways to a Jacobian that an order is timed next to."""
+"""Methods that an order is timed against."""
 SHORTEST = 2e-3
-"""Seconds that a turn lasts at least: 40 times what waking the thread that waits takes."""
+"""Least seconds of a turn: 40 times the wake-up time of the waiting thread."""
 JAX_MODES = ("jacfwd", "jacrev")
 OURS, KERNEL = "this order", "one kernel"
-_COMPILING = 0.7  # share of a limit of time after which no other method is compiled
-_TURNS = 4  # turns of which the fastest tells how long a call takes: the first find cold caches
+_COMPILING = 0.7  # share of the time limit after which no further method is compiled
+_TURNS = 4  # turns of which the fastest estimates a call: the first have cold caches
 _LARGE = 0.2
-"""Share of the time that is left above which a function is not called again to learn its time."""
+"""Share of the time left that a first call may take, for the function to be called again."""
 _FEWEST = 3
 
 
 SAME = 1.1
-"""Ratio of times up to which two programs are as fast: one that is timed twice differs so."""
+"""Largest ratio of times of programs that count as equally fast: the spread of one program."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,12 @@ def timed(
         except CannotFuseError as error:
             missing[name] = f"as it cannot be one kernel: {error}"
         except TypeError as error:
-            if "jacfwd" not in name:  # a reverse rule of its own has no forward mode
+            if "jacfwd" not in name:  # a custom reverse rule has no forward mode
                 raise
             missing[name] = f"as it has no forward mode: {str(error).splitlines()[0]}"
     left = limit - (time.perf_counter() - began)
     times = interleaved(runs, points, rounds, longest, seconds=left, fewest=_FEWEST)
-    least = min(map(len, times.values()), default=0)  # who is left out of a round stays out
+    least = min(map(len, times.values()), default=0)  # a method left out of a round stays out
     modes = [times[m][:least] for m in JAX_MODES if m in times]
     timings = []
     for name, run in runs.items():
@@ -232,7 +232,7 @@ class Rounds(Generic[K]):
         """Measures the seconds of a call; calls of a turn are dispatched without a wait between."""
         run, calls = self._runs[name], self._calls[name]
         if calls > 1:
-            jax.block_until_ready(run())  # which wakes the processor, and fills its caches
+            jax.block_until_ready(run())  # wakes the processor, and fills its caches
         result, began = None, self._clock()
         for _ in range(calls):
             result = run()

@@ -84,7 +84,7 @@ def _once(name: str, find: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
                 mine = _running[name] = Future()
                 break
         ids = running.result()
-        if ids is not None:  # else the other thread has failed, for reasons of its own
+        if ids is not None:  # else the other thread has failed, and this one tries
             return ids
     ids = None
     try:

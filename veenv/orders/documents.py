@@ -37,10 +37,10 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
         address = epath.Path(path)
         with contextlib.suppress(FileNotFoundError):
-            address.stat()  # packages that are missing, or credentials, are noticed here
+            address.stat()  # missing packages or credentials raise here
     except KeyError:
         raise ValueError(f"{text}: no file system has addresses of this kind") from None
-    except Exception as error:  # each store has its own
+    except Exception as error:  # stores raise errors of many kinds
         reason = f"{type(error).__name__}: {error}"
         raise OSError(f"{text} cannot be reached: {reason}") from error
     return cast(Path, address)

@@ -19,7 +19,7 @@ from veenv.orders.fields import read_field
 FORMAT = "veenv-order"
 VERSION = 1
 MAX_BYTES = 16 * 2**20
-"""Of a file: an order of a million vertices has half of that."""
+"""Most bytes of a file: twice those of an order of a million vertices."""
 MAX_ID = 2**31 - 1
 """Vertices and edges are numbered by int32."""
 

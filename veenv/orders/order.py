@@ -239,7 +239,7 @@ class Order:
         )
 
 
-_PATIENCE = 40  # moves for each vertex without a better order after which climbing ends
+_PATIENCE = 40  # moves per vertex without improvement after which climbing ends
 
 
 def climb(

@@ -16,8 +16,8 @@ from veenv.orders.scored import scored_order
 from veenv.orders.shipped import best_for
 
 _COST: CostModel = "operations"
-_EDGES = 5_000  # edges that are looked at in all, about, while a classical order is improved upon
-_MOST = 100  # orders that are evaluated at most meanwhile
+_EDGES = 5_000  # edges visited in all, about, while a classical order is improved
+_MOST = 100  # most orders that are evaluated meanwhile
 
 OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 
@@ -36,7 +36,7 @@ def automatic_order(graph: Graph) -> tuple[int, ...]:
     evaluations = min(_MOST, _EDGES // max(1, len(graph.edges)))
     if graph.is_scalar and len(graph.edges) <= _EDGES:
         starts.append(scored_order(graph))
-        evaluations //= 4  # the rest of the time is better spent on a scored order
+        evaluations //= 4  # the scored order takes the rest of the time
     start = min(starts, key=lambda ids: graph.cost(ids, _COST))
     *_, (improved, _) = islice(climb(graph, start, _COST), 1 + evaluations)
     return improved

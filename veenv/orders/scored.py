@@ -15,7 +15,7 @@ from veenv.graph.tableau import Tableau
 
 NUM_FEATURES = 10
 WEIGHTS = (-0.145, 0.35, 1.058, 0.041, 0.585, 0.705, -1.17, 0.541, -2.832, 0.121)
-"""Of the features, in the order of `features`."""
+"""Weights of the features, in the order of `features`."""
 
 _LOGS = [round(log1p(k), 6) for k in range(4096)]
 

@@ -27,9 +27,9 @@ METHODS = ("auto", "anneal", "exact", "forward", "reverse", *RULES)
 
 _TINY, _SMALL, _FEW = 10, 16, 24
 LARGE = 64
-"""Most vertices of a graph that "auto" does not ask the policy about."""
-_BOUNDED = 400  # most vertices of a graph whose flows are counted where it is annealed
-_SECONDS_PER_BOUND = 1e-5  # of the flows of a graph, for each pair of its vertices
+"""Most vertices of a graph for which "auto" does not use the policy."""
+_BOUNDED = 400  # most vertices of an annealed graph for which lower bounds are computed
+_SECONDS_PER_BOUND = 1e-5  # seconds of the flows behind lower bounds, per pair of vertices
 _ADVICE, _SHARE_OF_ADVICE, _SHARE_OF_BOUNDS = 32, 0.1, 0.1
 
 
@@ -194,7 +194,7 @@ class _Attempt:
     problem: Problem  # the problem
     tracker: Tracker  # keeps the best order, and says when the budget is spent
     starts: list[np.ndarray]  # local orders to begin with, from best to worst
-    bounds: np.ndarray  # int64 [n], what each vertex costs at least
+    bounds: np.ndarray  # int64 [n], least cost of each vertex
     seed: int  # seed of everything random
 
     def anneal(self) -> None:
@@ -219,4 +219,4 @@ class _Attempt:
 
 
 _METHODS = {"auto": _Attempt.exact, "anneal": _Attempt.anneal, "exact": _Attempt.exact}
-"""What improves orders; "auto" is one of the others, by size."""
+"""Methods that improve orders; "auto" chooses one by size."""

@@ -316,7 +316,7 @@ def evaluate(
         if samples < 1:
             raise ValueError(f"samples must be an integer of at least 1, got {samples}")
         play = partial(_sampled, _policy_for(policy, played.env), samples)
-    # Named tasks differ by far in size; what was handed over as an environment stays one.
+    # Named tasks differ greatly in size; a `TaskDistribution` keeps its environment.
     resized = played.chosen is not None and played.chosen.family is None and played is not tasks
     rows = tuple(_row(played, index, seeds, play, resized=resized) for index in range(len(played)))
     name = name or _name_of(policy)

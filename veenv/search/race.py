@@ -20,10 +20,10 @@ from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem
 
-_REPORT = 0.1  # seconds between looks at the clock and at what is new
-_GRACE = 0.1  # seconds that a search may take to notice that its time is up
+_REPORT = 0.1  # seconds between checks of the clock and of news
+_GRACE = 0.1  # seconds for a search to notice that its time is up
 _PATIENCE = 0.5
-"""Seconds that the compiled search may take to start before climbing begins: a cache is read."""
+"""Seconds to wait for the compiled search, whose cache is read, before climbing begins."""
 
 
 class Race:

@@ -58,7 +58,7 @@ class SearchResult:
 
         That can be of greedy methods, and of searches from a start; None where it does not.
         """
-        from veenv.env.rewards import cheaper_classical  # which no search needs
+        from veenv.env.rewards import cheaper_classical  # imported late: searches do not need it
 
         if self.graph is None:
             return None

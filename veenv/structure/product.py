@@ -52,7 +52,7 @@ class Contraction:
     post: Structure  # the left factor
     pre: Structure  # the right factor
     structure: Structure  # the product
-    # product of the sizes of the middle axes that both factors are constant along: a factor of
+    # product of the sizes of the middle axes along which both factors are constant; it scales
     # every entry
     scale: int
     multiplications: int  # scalar multiplications it takes
@@ -150,7 +150,7 @@ class Plan:
 
     structure: Structure  # structure of the product
     contraction: Contraction  # how the values are multiplied, links out of the way
-    way: Way = Way.CONTRACT  # what becomes of the links
+    way: Way = Way.CONTRACT  # treatment of the links
     # the δs, out axes of post and of pre, that become part of links before they compose
     absorbed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     # whether the zeros of post's link, and of pre's, are stored first

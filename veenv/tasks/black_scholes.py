@@ -50,7 +50,7 @@ def black_scholes_jacobian(
     Returns:
       The derivatives of the price by each of the five arguments.
     """
-    # Imported late: this task alone among all needs the engine.
+    # Imported late: no other task needs the engine.
     from veenv.engine.api import jacve
 
     # Every value is pinned, so that the graph of the task depends on no thresholds.

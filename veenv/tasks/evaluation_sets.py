@@ -22,10 +22,10 @@ from veenv.tasks import hard, rising
 from veenv.tasks.random_family import RandomFunctions
 
 TRAIN_SUFFIX = "-train"
-"""What the name of a training set ends with."""
+"""Suffix of a training set's name."""
 
 FIRST_TEST_SEED = 2**32 + 2**31
-"""Test sets are drawn with seeds from here on; no training draws with one above 2**32."""
+"""First seed of test sets; training draws with seeds below 2**32 only."""
 
 LEAST_GAIN = 1.03
 """Least ratio of the best classical order to the best one known in a test set."""
@@ -36,7 +36,7 @@ FAMILIES = {
     "scalar-large": (RandomFunctions(vertices=(150, 300)), 40),
     "arrays": (dataclasses.replace(_SMALL, arrays=1.0), 20),
 }
-"""Of each set of random functions the family, and how many there are."""
+"""Family and number of functions of each set of random functions."""
 CANDIDATES = {
     "real": (
         "RoeFlux_1d",
@@ -63,11 +63,11 @@ CANDIDATES = {
     "hard": tuple(task.name for task in hard.TASKS),
     "rising": tuple(task.name for task in rising.TASKS),
 }
-"""Of each other test set the tasks that may be in it."""
+"""Candidate tasks of each other test set."""
 SOLVED = "solved"
-"""The set of the functions of which no order is cheaper than the one known."""
+"""Name of the set of functions whose known order is proved optimal."""
 BUDGETS = dict.fromkeys(("hard", "rising"), ("1m", "10m", 1_000_000, 10_000_000))
-"""After what learners and searches are compared on a set: times, and environment steps."""
+"""Budgets at which learners and searches are compared: times, and environment steps."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -156,7 +156,7 @@ class _Program:
             value = np.asarray(operation.value(*args, instruction.constant))
             near = np.asarray(operation.value(*near_args, instruction.constant))
             total = _outside(value, VALUES) + max(0.0, float(np.log(value.size / MAX_SIZE)))
-            # (x + 1) - x does not depend on x: the value must move with the point.
+            # (x + 1) - x does not depend on x: the value must change with the point.
             total += _outside(near - value, (CHANGE, np.inf))
             if operation.partials is not None:
                 for partial in operation.partials(*args, instruction.constant):

@@ -12,7 +12,7 @@ from veenv.tasks.estimates import smoothed
 from veenv.tasks.task import Task
 
 VERTICES = (100, 200, 400, 800, 1600, 3200)
-"""About how many vertices the members of a family have."""
+"""Approximate numbers of vertices of a family's members."""
 MASSES = (2, 3, 7, 15, 31, 62)
 MEASUREMENTS = (2, 3, 5, 11, 22, 43)
 

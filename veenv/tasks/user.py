@@ -36,7 +36,7 @@ _DTYPES = {
 
 _SHAPE = re.compile(r"\s*(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?:,|$)")
 _MANY = 2**27
-"""Most numbers in an argument that is given by its shape."""
+"""Most numbers in an argument described by its shape."""
 
 
 def from_path(

@@ -77,7 +77,7 @@ def _reference(
     """Returns JAX's derivative, or central differences where there is none."""
     try:
         jax.eval_shape(jax.jacfwd(apply, wanted), *point)
-    except Exception:  # whatever JAX says of a primitive that it knows no derivative of
+    except Exception:  # JAX raises many kinds of errors for a missing derivative
         return lambda *at: _differences(apply, wanted, at)
     return jax.jacfwd(apply, wanted)
 

@@ -15,7 +15,7 @@ from veenv.env.state import State
 from veenv.testing.promises import require
 
 ILLEGAL_EVERY = 8
-"""Illegal actions are tried at every so many steps."""
+"""Steps between two tries of illegal actions."""
 
 
 def check_env(

@@ -37,8 +37,8 @@ from veenv.env.state import State, owned
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
-_WHOLE = 1 << 24  # bytes of an array of observations that one program makes: half of 32 MB
-_BLOCK = 1 << 22  # of a larger one, whose parts are copied while they are in the processor's cache
+_WHOLE = 1 << 24  # most bytes of observations that one program writes at once: half of 32 MB
+_BLOCK = 1 << 22  # bytes of a part of larger ones, copied while it is in the processor's cache
 
 
 def _holders(arrays: dict[str, np.ndarray]) -> int:
@@ -142,8 +142,8 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         )  # fmt: skip
         self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0, 0)))
         self._pick = jax.jit(pick_params)
-        # Arrays of more than 32 MB go back to the system at once, and fresh pages take longer than
-        # a step: programs show a few environments at a time, and NumPy's arrays are used again.
+        # Arrays above 32 MB are unmapped when freed, and fresh pages take longer than a step: so
+        # programs return observations in blocks, and NumPy arrays are reused.
         each = jax.tree.leaves(jax.eval_shape(lambda: self.env.reset()[0]))
         most = max(leaf.size * leaf.dtype.itemsize for leaf in each)
         whole = self.num_envs * most <= _WHOLE
@@ -175,14 +175,14 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         upcoming = self._observe(state, params, np.int32(0))
         for index, first in enumerate(begins):
             seen = upcoming
-            if first < last:  # is made while this one is copied
+            if first < last:  # computed while this one is copied
                 upcoming = self._observe(state, params, np.int32(begins[index + 1]))
             parts = {"": seen} if isinstance(seen, jax.Array) else as_fields(seen)
             if buffers is None:
                 shapes = {n: (self.num_envs, *x.shape[1:]) for n, x in parts.items()}
                 types = {n: np.int8 if x.dtype == bool else x.dtype for n, x in parts.items()}
                 buffers = {n: np.empty(shape, types[n]) for n, shape in shapes.items()}
-                self._shown = [*self._shown[-1:], buffers]  # what a loop still holds, and this
+                self._shown = [*self._shown[-1:], buffers]  # the last may still be in use
             for name, value in parts.items():
                 buffers[name][first : first + self._block] = np.asarray(value)
         assert buffers is not None

@@ -41,7 +41,7 @@ class GymnaxEnv:
       >>> obs, state = wrapped.reset()
       >>> for action in (1, 0):
       ...     obs, state, reward, terminated, _, info = wrapped.step(None, state, action)
-      >>> bool(terminated), int(info["total"]), int(state.num_steps)  # that of the next episode
+      >>> bool(terminated), int(info["total"]), int(state.num_steps)  # the next episode's state
       (True, 2, 0)
     """
 

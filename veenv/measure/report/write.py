@@ -18,13 +18,13 @@ from veenv.orders.documents import write_text
 LARGEST_GRAPH = 4000
 """Nodes up to which the graph is drawn."""
 LARGEST_GAME = 200_000
-"""Edges that appear and vanish in all orders, up to which the game is played."""
+"""Most edges that appear and vanish, over all orders, for which the page has a player."""
 SIGNS = {
     "add": "+", "add_any": "+", "sub": "−", "neg": "−", "mul": "×", "div": "÷", "sqrt": "√",
     "integer_pow": "xⁿ", "pow": "xʸ", "square": "x²", "dot_general": "·", "reduce_sum": "Σ",
     "cumsum": "Σ", "select_n": "if",
 }  # fmt: skip
-"""What is written into a vertex; of any other primitive the first three letters."""
+"""Labels of vertices by primitive; others have the first three letters of theirs."""
 
 
 def write_report(

@@ -64,7 +64,7 @@ _Possible = Callable[[int, int], Iterable[Structure | None]]
 class Patterns(NamedTuple):
     """Bounds for C clusters of n vertices."""
 
-    # int64 [n]; what each vertex costs at least, whatever is eliminated before it
+    # int64 [n]; least cost of each vertex, whatever is eliminated before it
     alone: np.ndarray
     cluster: np.ndarray  # int64 [n]; number of each vertex's cluster
     members: np.ndarray  # int64 [n]; the vertices, those of one cluster together
@@ -114,7 +114,7 @@ def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Pat
         return single_patterns(bounds)
     clusters = _clusters(problem)
     if problem.tables is None and all(len(cluster) == 1 for cluster in clusters):
-        return single_patterns(bounds)  # the closure knows no more of scalars
+        return single_patterns(bounds)  # for scalars the closure gives no better bounds
     edges = problem.graph.structures(problem.cost_model)
     closure = Closure(edges)
     nodes = [problem.graph.node(int(v)) for v in problem.vertex_ids]

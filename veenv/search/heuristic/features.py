@@ -16,9 +16,9 @@ from veenv.search.kernels.kernels import PRED, SUCC, cost_of, lookup
 from veenv.search.problem import Problem
 
 SCALAR = 15, 5
-"""Numbers that change as a game goes on, and those of `static_of`, which come behind them."""
+"""Number of dynamic features, and of the static ones (`static_of`) after them."""
 FAR = np.int64(1) << np.int64(60)
-"""More than any price."""
+"""A cost above any other."""
 
 
 def node_sizes(problem: Problem) -> np.ndarray:
@@ -44,7 +44,7 @@ def static_of(problem: Problem) -> np.ndarray:
     above, below = (
         [1 << u if there else 0 for u, there in enumerate(ends)] for ends in (sources, is_output)
     )
-    # Vertices are numbered as they were traced: all that goes into one has a lower number.
+    # Vertices are numbered in the order of the trace: predecessors have lower numbers.
     for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
         above[v] |= above[u]
     for u, v in sorted(problem.edges, key=lambda edge: -edge[0] if edge[0] < n else 1):
@@ -127,7 +127,7 @@ def observe_scalar(core, bits, ids, ins, outs, static, v, features):
 
 
 ARRAYS = 19, 6
-"""Numbers that change as a game goes on, and those of `static_of`, which come behind them."""
+"""Number of dynamic features, and of the static ones (`static_of`) after them."""
 
 
 @compiled

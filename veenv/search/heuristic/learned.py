@@ -37,7 +37,7 @@ from veenv.search.kernels.kernels import (
 from veenv.search.problem import Problem
 
 NUM_FEATURES = {kind: sum(numbers) for kind, numbers in (("scalar", SCALAR), ("arrays", ARRAYS))}
-"""Numbers that the score of a vertex is made of, in a graph of scalars and in one of arrays."""
+"""Numbers of features of a vertex, for graphs of scalars and of arrays."""
 
 
 def num_weights(hidden: int, num_features: int) -> int:
@@ -138,7 +138,7 @@ def play(core, bits, ids, static, sizes, weights, order):
         alive[best] = False
         order[position] = best
         total += eliminate(core, bits, ids, best)
-        outs[best] = 0  # if it is an output it stays, as the end of its in-edges
+        outs[best] = 0  # an output keeps its in-edges, and no out-edges
         position += 1
 
 
@@ -147,7 +147,7 @@ class Player:
     """Plays greedy games on one problem."""
 
     problem: Problem  # the problem
-    static: np.ndarray  # float64 [n, S]; what stays, of every vertex
+    static: np.ndarray  # float64 [n, S]; static features of every vertex
     sizes: np.ndarray  # float64 [N]; logarithms of the elements of every node; [0] for scalars
     bits: np.ndarray  # uint64 [3, N, W]; scratch
     ids: np.ndarray  # int32 [N, N]; scratch

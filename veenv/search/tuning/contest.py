@@ -14,18 +14,18 @@ from veenv.measure.timing import SHORTEST, Rounds, spread
 from veenv.search.tuning.forms import Form
 
 ROUNDS = 4
-"""Rounds after each form that enters; twice as many, at least, before the choice is certain."""
+"""Rounds after each form enters; the choice is certain after at least twice as many."""
 MOST_ROUNDS = 60
-"""Rounds at the end, at most: with fewer most pairs of forms are distinguished at 3 %."""
+"""Most rounds at the end; fewer usually distinguish forms that differ by 3 %."""
 NO_TIME = "no time left to compile it"
 GAIN = 0.97
-"""A form must take at most this share of another's time to take its place."""
-_HOPELESS = 8.0  # times the best's time above which a form gets no second turn
-_FEW = 2  # rounds after which the time of a form that is so much slower is known well enough
+"""Largest ratio of times at which a form replaces another."""
+_HOPELESS = 8.0  # ratio to the best time above which a form gets no second turn
+_FEW = 2  # rounds that suffice for a form that is so much slower
 _CLOSE = 1.1
-"""Most that the bounds of the ratio that is told are apart: measured anew it is that to a tenth."""
+"""Largest quotient of the reported ratio's bounds: remeasured, it differs by a tenth at most."""
 _COMPARING = 0.05  # share of the time for the rounds after each form that enters, about
-_CHEAP = 0.1  # share of it that a call takes at most of a form that takes part however slow it is
+_CHEAP = 0.1  # share of it that a call may take for a slow form to stay in the rounds
 
 
 @dataclass(eq=False)

@@ -28,10 +28,10 @@ _TRANSFORMS: Mapping[str, Callable[..., Any]] = {
     "jacfwd": jax.jacfwd,
     "jacrev": jax.jacrev,
 }
-"""What a whole step may take as its argument ``jacobian``, by name."""
+"""Transforms that a whole step may take as its argument ``jacobian``, by name."""
 _LARGEST_KERNEL = 1_000_000
-"""Operations above which no kernel is tried; those with known zeros are counted here too."""
-_SEARCHING = 0.1  # share of the time for the search of an order
+"""Operations, those with known zeros included, above which no kernel is tried."""
+_SEARCHING = 0.1  # share of the time spent searching an order
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Form:
     """One form of a Jacobian, or of a whole step."""
 
     mode: Mode  # JAX's own, or ``"jacve"``; of a step ``"xla"``, or ``"fuse"``
-    order: str = ""  # what the order is called; of a step the transform that it is given, if any
+    order: str = ""  # name of the order; of a step, of its transform, if any
     ids: tuple[int, ...] = ()  # its vertex ids; none for ``"auto"``
-    kernel: KernelMode = "xla"  # as `veenv.jacve` has it, and so is the next
-    pin: PinMode = "auto"  # as there
+    kernel: KernelMode = "xla"  # option of `veenv.jacve`
+    pin: PinMode = "auto"  # option of `veenv.jacve`
 
     @property
     def usual(self) -> bool:
@@ -102,7 +102,7 @@ class _Fitting(Auto):
 
 
 AUTO = Form("jacve", "auto", kernel="auto")
-"""What `jacve` does by itself."""
+"""The form that `jacve` chooses by default."""
 
 
 def step_forms(step: Callable[..., Any]) -> list[Form]:
@@ -151,7 +151,9 @@ def other_forms(
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if any(facts(name).expensive for name in primitives):
         yield from fresh(replace(best, pin=False), replace(best, pin=True))
-    end = time.perf_counter() + _SEARCHING * seconds  # nothing compiles that disturbs the timing
+    end = (
+        time.perf_counter() + _SEARCHING * seconds
+    )  # compiles nothing, which would disturb the timing
     searched = Form("jacve", "searched", climb_until(graph, best.ids, end, "operations"))
     yield from fresh(searched, _fused(searched))
     for name in ranked[1:]:

@@ -87,7 +87,7 @@ class Record:
     def faster_mode(self) -> Form | None:
         """JAX's faster mode; None where neither was timed."""
         modes = [r for r in self.results if r.form.by_jax and r.median is not None]
-        # The faster one is what the ratios are to.
+        # Ratios are to the faster mode, whose own ratio is 1.
         return min(modes, key=lambda r: (r.ratio != 1.0, r.median)).form if modes else None
 
     @property

@@ -50,10 +50,10 @@ class Point:
 
     whole: tuple[Any, ...]  # all leaves
     tree: Any  # their structure
-    # which leaves are arguments of the compiled programs: arrays, and all numbers of what is
-    # differentiated by
+    # leaves that are arguments of the compiled programs: arrays, and all numbers to differentiate
+    # by
     varying: tuple[int, ...]
-    axes: tuple[bool, ...]  # for each leaf that varies whether the batch runs over it
+    axes: tuple[bool, ...]  # whether each varying leaf is batched
 
     @classmethod
     def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:
@@ -144,7 +144,7 @@ def free_bytes() -> float:
 
 
 _SAFE = 0.6
-"""Share of the time left that a kernel may be predicted to take: some take 1.7 times as long."""
+"""Largest predicted share of the time left for a kernel: some take 1.7 times as long."""
 
 
 def _batched(in_axes: Any, args: tuple[Any, ...]) -> list[bool]:
