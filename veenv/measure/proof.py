@@ -158,8 +158,8 @@ class _Comparison:
         self.noise: float | None = None
         self.points = 0
         self.seen: dict[str, np.ndarray] = {}
-        # A new function object, as JAX would reuse the trace, with its constants of 64 bits, for the
-        # task without 64-bit types.
+        # A new function object: JAX would reuse this trace, with constants of 64 bits, for the task
+        # without 64-bit types.
         self._fun = jax.jit(lambda *args: task.fun(*args))
         self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums, kernel="xla"))
         self._modes: dict[str, Callable[..., Any]] = {
