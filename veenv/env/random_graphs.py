@@ -86,7 +86,7 @@ def _measured(params: EnvParams, env: VertexEnv) -> EnvParams:
     rules, slots = ScalarRules(spec), jnp.arange(spec.num_actions, dtype=jnp.int32)
 
     def costs(order: Int[Array, " A"] | None) -> Count:
-        """Returns what each slot costs in an order, by default in Markowitz's."""
+        """Returns the cost of each slot in an order, by default in Markowitz's."""
 
         def step(carry: Any, slot: Int[Array, ""]) -> Any:
             core, left = carry

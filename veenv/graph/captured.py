@@ -55,7 +55,7 @@ class _Known(jax.core.Trace):
 
 
 def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function for `jax.make_jaxpr`: what does not depend on its arguments has a value.
+    """Wraps a function for `jax.make_jaxpr` so that values independent of its arguments are known.
 
     What derivative rules close over has a value then that outlives the trace.
     """

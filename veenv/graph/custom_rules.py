@@ -130,7 +130,7 @@ def _without_tangents(program: Program) -> Program:
 
 
 def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None:
-    """Refuses a rule whose results have other shapes than what they are the derivatives of.
+    """Refuses a rule whose derivatives differ in shape from their operands or results.
 
     JAX lets a few pass: where its check is switched off, and of a function that is constant
     under `vmap` while its tangent is not, outside of jit.

@@ -274,7 +274,7 @@ class Linearisation:
 
 @dataclass(frozen=True)
 class Pulled:
-    """An equation whose cotangent rule is not linear, and where it stands in the graph.
+    """An equation whose cotangent rule is not linear, and the rule's nodes in the graph.
 
     The rule's results and operands are those of the site, in order.
     """

@@ -146,7 +146,7 @@ def trace(
 
 
 def _check_arrays(arguments: dict[int, Any]) -> None:
-    """Refuses what is neither an array nor a number among arguments to differentiate by."""
+    """Refuses arguments to differentiate by that are neither arrays nor numbers."""
     for a, argument in arguments.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
             array = isinstance(leaf, (int, float, complex)) or hasattr(leaf, "dtype")

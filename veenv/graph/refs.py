@@ -62,7 +62,7 @@ def _touches(equation: Equation) -> bool:
 
 
 def _equation(members: Sequence[Equation], read: set[Var], avals: Sequence[Any]) -> Equation:
-    """Combines equations into one, whose results are those that others read."""
+    """Combines equations into one, with the results that other equations read."""
     produced = {s for e in members for s in e.outputs if s is not None}
     inputs = tuple(
         dict.fromkeys(

@@ -13,7 +13,7 @@ COSTS = ("mean_cost", "min_cost", "best_cost")
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Reads the valid rows, none without a file, and describes what is wrong with other lines."""
+    """Reads the valid rows, none without a file, and describes the faults of other lines."""
     rows, problems = [], []
     try:
         lines = path.read_bytes().splitlines()

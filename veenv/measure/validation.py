@@ -157,7 +157,7 @@ def validate(
 def count(
     recorded: Mapping[str, int], task: Task, graph: Graph, ids: Sequence[int]
 ) -> dict[str, Count]:
-    """Counts what an order costs in four ways under each cost model.
+    """Counts the cost of an order in four ways under each cost model.
 
     Args:
       recorded: what is claimed, by cost model; one may be missing.

@@ -1,4 +1,4 @@
-"""Order files on disk: JSON that is checked field by field before anything uses it.
+"""Reads and writes order files: JSON, checked field by field before anything uses it.
 
 The schema is documented in orders.html.
 """

@@ -173,7 +173,7 @@ class Tracker:
 
     @contextmanager
     def limited_to(self, fraction: float) -> Iterator[None]:
-        """Limits the budget, within the context, to this fraction of what is left."""
+        """Limits the budget, within the context, to a fraction of the rest."""
         whole = self._budget
         seconds, evaluations = whole.seconds, whole.evaluations
         self._budget = Budget(

@@ -76,14 +76,14 @@ def optimize(
 
 
 def _seconds_to_finish(graph: Graph) -> float:
-    """Seconds that making an `Order` of a graph takes, by a part of it."""
+    """Estimates the seconds of making an `Order` of a graph, from a part of it."""
     began = time.perf_counter()
     graph.cost(graph.reverse())
     return 5.0 * (time.perf_counter() - began)
 
 
 def _found_by(result: SearchResult, budget: str | int) -> str:
-    """Returns what an order's record says of how it was found."""
+    """Returns the text of an order's record on how it was found."""
     if result.ready:
         return f"{result.method}, budget {budget}, seed {result.seed}"
     return f"hill climbing, as {result.method} was not ready within {budget}, seed {result.seed}"

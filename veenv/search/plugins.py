@@ -82,7 +82,7 @@ def propose(
     size: int | None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """Returns what a method proposes, as local orders: the best guess, and at most `size` others.
+    """Returns a method's proposals as local orders: the best guess, and at most `size` others.
 
     `wanted` is asked while the method works.
 

@@ -1,4 +1,4 @@
-"""Structure of partial derivatives: what they store, and what their products and sums cost."""
+"""Structure of partial derivatives: the values they store, and the cost of products and sums."""
 
 from veenv.structure.product import Plan, multiply
 from veenv.structure.structure import (

@@ -59,7 +59,7 @@ class Contraction:
     additions: int  # scalar additions it takes
 
     def labels(self) -> tuple[list[Label], list[Label], list[Label]]:
-        """One label for each axis of the values of post, of pre and of the product.
+        """Returns labels of the axes of post's, pre's and the product's values.
 
         Axes that a δ joins have one label; labels that the product has not are summed.
         """
@@ -158,12 +158,12 @@ class Plan:
 
     @property
     def multiplications(self) -> int:
-        """Scalar multiplications that it takes."""
+        """Number of scalar multiplications."""
         return self.contraction.multiplications
 
     @property
     def additions(self) -> int:
-        """Scalar additions that it takes, the linear maps of links not counted."""
+        """Number of scalar additions, without those of the linear maps of links."""
         return self.contraction.additions
 
     @property

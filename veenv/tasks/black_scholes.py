@@ -38,7 +38,7 @@ def call_price(S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar) -> Sca
 def black_scholes_jacobian(
     S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar
 ) -> tuple[Scalar, ...]:
-    """First-order greeks: the Jacobian of the price as ``veenv.jacve`` computes it in reverse.
+    """First-order greeks: the price's Jacobian by ``veenv.jacve`` in reverse.
 
     Args:
       S: price of the asset.

@@ -1,4 +1,4 @@
-"""The record of one benchmark task: a function and a point at which to differentiate it."""
+"""The record of a benchmark task: a function and a point at which to differentiate it."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class Task:
     def at(
         cls, name: str, fun: Callable[..., Any], point: Iterable[Any], description: str, source: str
     ) -> Self:
-        """A task that is differentiated by all its arguments, numbers or arrays of floats."""
+        """Makes a task that is differentiated by all its arguments, numbers or arrays of floats."""
         values = [float(x) if isinstance(x, int) else x for x in point]
         every = tuple(range(len(values)))
         return cls(name, fun, lambda: tuple(map(np.array, values)), every, description, source)

@@ -1,4 +1,4 @@
-"""A function of the user's own as a task: ``MODULE:NAME`` and the arguments to trace it at."""
+"""Makes a task of a user's function: ``MODULE:NAME`` and the arguments to trace it at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that users can run on what they add: environments, orders, rules."""
+"""Checks of users' environments, orders and rules."""
 
 from veenv.testing.elementals import check_rule
 from veenv.testing.environments import check_env

@@ -1,4 +1,4 @@
-"""Plays an environment and checks what its interface promises."""
+"""Plays an environment and checks the promises of its interface."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
 def _check_batch(
     env: VertexEnv, params: EnvParams, step: Any, reset: Any, rng: np.random.Generator
 ) -> None:
-    """Checks that batched steps from different states give what single steps give."""
+    """Checks that batched steps from different states equal single steps."""
     used = np.flatnonzero(np.asarray(params.vertex_ids) >= 0)
     if not len(used):
         return

@@ -137,7 +137,7 @@ class TimeSteps:
     last: str
 
     def __repr__(self) -> str:
-        """The environment."""
+        """Returns the name of the class, and the environment."""
         return f"{type(self).__name__}({self.episodes.env!r})"
 
     def _begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Episode, Any]:

@@ -50,7 +50,7 @@ class GymTasks:
         self._compile()
 
     def _compile(self) -> None:
-        """Makes the programs, which are compiled when they are first called."""
+        """Makes the jitted programs; they compile at their first call."""
         raise NotImplementedError
 
     @property

@@ -89,12 +89,12 @@ class GymnaxEnv:
         return self.env.num_actions
 
     def action_space(self, params: EnvParams | None = None) -> Any:
-        """The slots: a `Discrete` of gymnax where it is installed, else of Gymnasium."""
+        """Returns the space of slots: gymnax's `Discrete` if installed, else Gymnasium's."""
         del params
         return _as_gymnax(self.env.action_space)
 
     def observation_space(self, params: EnvParams | None = None) -> Any:
-        """The space of what `reset` and `step` return, of the same library as `action_space`.
+        """Returns the space of observations, in the same library as `action_space`.
 
         Raises:
           ValueError: the observations are of kind ``"packed"``.
@@ -108,7 +108,7 @@ class GymnaxEnv:
         return _as_gymnax(self.env.observation_space)
 
     def state_space(self, params: EnvParams | None = None) -> Any:
-        """The space of states, nested as they are; a key has none."""
+        """Returns the space of states, as a nested dictionary; a key has none."""
         del params
         space = _space_of(jax.eval_shape(self.env.init))
         if self._episodes is not None:
@@ -119,7 +119,7 @@ class GymnaxEnv:
     def get_obs(
         self, state: Any, params: EnvParams | None = None, key: PRNGKeyArray | None = None
     ) -> Any:
-        """The observation of a state."""
+        """Returns the observation of a state."""
         del key
         if self._episodes is None:
             return self._view(self.env.observe(state, params))

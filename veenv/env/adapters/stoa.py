@@ -79,7 +79,7 @@ class _Stoa(TimeSteps):
         return self.episodes.picture(state.state, state.task)
 
     def observation_space(self, env_params: EnvParams | None = None) -> Any:
-        """The space of observations."""
+        """Returns the space of observations."""
         del env_params
         space: Any = self.episodes.env.observation_space
         if not hasattr(space, "spaces"):
@@ -88,13 +88,13 @@ class _Stoa(TimeSteps):
         return importlib.import_module("stoa.spaces").DictSpace(arrays, "observation")
 
     def action_space(self, env_params: EnvParams | None = None) -> Any:
-        """The space of actions."""
+        """Returns the space of actions."""
         del env_params
         spaces = importlib.import_module("stoa.spaces")
         return spaces.DiscreteSpace(self.episodes.env.num_actions, jnp.int32, "action")
 
     def state_space(self, env_params: EnvParams | None = None) -> Any:
-        """The space of the arrays of a state, by their path."""
+        """Returns the space of the arrays of a state, by their path."""
         del env_params
         spaces = importlib.import_module("stoa.spaces")
         shown = jax.eval_shape(self.episodes.env.init)

@@ -100,7 +100,7 @@ def _fastest(bars: Sequence[Timing]) -> Timing | None:
 
 
 def _optimal(subject: Subject, total: int) -> str:
-    """Returns what the package has proved of a cost; bounds in the order's file are not trusted."""
+    """Returns the package's proof of a cost; bounds in the order's file are not trusted."""
     bound = proved_bound(subject.graph, subject.cost)
     if total == bound:
         return "proved optimal"

@@ -149,7 +149,7 @@ def solve_astar(
     patterns: Patterns | None = None,
     max_states: int = _MAX_STATES,
 ) -> bool:
-    """Proves the tracker's order optimal, or finds the optimum; returns whether it could.
+    """Proves the tracker's order optimal, or finds the optimum; returns whether it succeeded.
 
     The bounds are `vertex_bounds`, each vertex on its own, unless `patterns` has more.
     """

@@ -116,7 +116,7 @@ def members(bits: int) -> Iterator[int]:
 
 
 def _reached(neighbours: Mapping[int, Collection[int]], start: int, allowed: int) -> int:
-    """Returns what can be reached from `start` through `allowed`, as bits."""
+    """Returns the nodes reachable from `start` through `allowed`, as bits."""
     reached, stack = 0, [start]
     while stack:
         for x in neighbours.get(stack.pop(), ()):

@@ -46,12 +46,12 @@ class Form:
 
     @property
     def usual(self) -> bool:
-        """Returns whether it needs no tuning: `jacve` by itself, JAX's own mode, a step."""
+        """Returns whether the form needs no tuning: plain `jacve`, a mode of JAX, a plain step."""
         return self.mode not in ("jacve", "fuse") or self.order == "auto"
 
     @property
     def by_jax(self) -> bool:
-        """Returns whether it is a baseline: a mode of JAX, or a step without `jacve`."""
+        """Returns whether the form is a baseline: a mode of JAX, or a step without `jacve`."""
         return self.mode in ("jacfwd", "jacrev") or (self.mode == "xla" and self.order != "jacve")
 
     @property
@@ -89,12 +89,12 @@ class Form:
 
 @dataclass(frozen=True)
 class _Fitting(Auto):
-    """An order where it fits the graph, which may depend on arguments' values; else reverse."""
+    """An order that falls back to reverse on graphs that it does not fit, as values may decide."""
 
     ids: tuple[int, ...] = ()
 
     def order(self, graph: Graph) -> tuple[int, ...]:
-        """The ids of an order."""
+        """Returns the ids of the order for a graph."""
         try:
             return graph.check_order(self.ids)
         except ValueError:
@@ -166,7 +166,7 @@ def _fused(form: Form) -> Form:
 
 
 def _orders(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The classical orders, and the best one that is shipped, if any is."""
+    """Returns the classical orders and, if there is one, the best shipped order."""
     ids = {
         "reverse": graph.reverse(),
         "forward": graph.legal(graph.forward()),

@@ -46,7 +46,7 @@ _NUMBERS = (*_ARRAYS, float, complex, int)
 
 @dataclass(frozen=True)
 class Point:
-    """Arguments of a function: the leaves that vary, and the rest as it is."""
+    """Arguments of a function: the leaves that vary, and all others as they are."""
 
     whole: tuple[Any, ...]  # all leaves
     tree: Any  # their structure
@@ -148,7 +148,7 @@ _SAFE = 0.6
 
 
 def _batched(in_axes: Any, args: tuple[Any, ...]) -> list[bool]:
-    """For each leaf of the arguments whether the batch runs over it."""
+    """Returns for each leaf of the arguments whether it is batched."""
 
     def flags(axis: int | None, part: Any) -> list[bool]:
         return [axis is not None] * len(jax.tree.leaves(part))
