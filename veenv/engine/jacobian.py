@@ -33,7 +33,7 @@ from veenv.engine.edge_product import multiply
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
 from veenv.engine.evaluation import Evaluated, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.form_selection import choosing
-from veenv.engine.repeated.parts import with_points
+from veenv.engine.repeated.outlining import outline_regions
 from veenv.engine.request import Blocks, Request
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
@@ -273,7 +273,7 @@ def with_regions(program: Program) -> Program:
         parts = "value", "jacobian"
         return transformed(Request("auto", argnums, parts, has_aux=True, allow_int=True), point)
 
-    return with_points(program, jacobian)
+    return outline_regions(program, jacobian)
 
 
 def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:

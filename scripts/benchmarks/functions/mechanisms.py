@@ -80,19 +80,19 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.engine.jacobian:symmetric_blocks": lambda lin: SymmetricBlocks()},
     ),
     "blocks": Mechanism(
-        tuple(f"{_ENGINE}repeated/{n}.py" for n in ("at_point", "carried", "mapped", "parts",
-                                                   "points")),
+        tuple(f"{_ENGINE}repeated/{n}.py" for n in ("batched_region", "gather_motion", "outlining",
+                                                   "per_point", "unvmap")),
         ("tests/engine/sparse/test_points.py", "tests/engine/sparse/test_writings.py"),
         ("sparse", "writings"),
         {"veenv.engine.jacobian:with_regions": lambda program: program},
     ),
     "gathers moved before rows": Mechanism(
-        (_ENGINE + "repeated/carried.py",), (), ("sparse", "writings"),
-        {"veenv.engine.repeated.parts:taken_earlier": lambda search: None},
+        (_ENGINE + "repeated/gather_motion.py",), (), ("sparse", "writings"),
+        {"veenv.engine.repeated.outlining:gathers_first": lambda search: None},
     ),
     "lax.map as a batch": Mechanism(
-        (_ENGINE + "repeated/mapped.py:_at_once,_num_loops",), (), ("writings",),
-        {"veenv.engine.repeated.mapped:_at_once": lambda e: None},
+        (_ENGINE + "repeated/unvmap.py:_at_once,_num_loops",), (), ("writings",),
+        {"veenv.engine.repeated.unvmap:_at_once": lambda e: None},
     ),
     "entries at all places": Mechanism(
         (), (), ("sparse", "writings"),

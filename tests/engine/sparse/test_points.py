@@ -10,8 +10,8 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
-from veenv.engine.repeated import points
-from veenv.engine.repeated.parts import with_points
+from veenv.engine.repeated import batched_region
+from veenv.engine.repeated.outlining import outline_regions
 from veenv.graph.program import trace
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -104,7 +104,7 @@ def check(fun):
 def equations_of(fun):
     """The names of a function's equations, with what is the same at each point as one."""
     program = trace(fun, (jnp.asarray(X),))
-    return [e.primitive.name for e in with_points(program, lambda fun, argnums: fun).equations]
+    return [e.primitive.name for e in outline_regions(program, lambda fun, argnums: fun).equations]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def equations_of(fun):
 )
 def test_blocks_of_elements(point):
     check(assembled(point))
-    assert points.NAME in equations_of(assembled(point))
+    assert batched_region.NAME in equations_of(assembled(point))
 
 
 @pytest.mark.slow

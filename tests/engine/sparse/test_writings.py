@@ -19,8 +19,8 @@ from scripts.benchmarks.functions.writings import (
 )
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
 from tests.sampling import spared
-from veenv.engine.repeated import points
-from veenv.engine.repeated.parts import with_points
+from veenv.engine.repeated import batched_region
+from veenv.engine.repeated.outlining import outline_regions
 from veenv.graph.program import trace
 from veenv.rules import walk
 
@@ -62,7 +62,7 @@ def by_inner_axes(f, *args):
 def equations_of(fun, x):
     """The names of a function's equations, with what is the same at each point as one."""
     program = trace(fun, (jnp.asarray(x),))
-    return [e.primitive.name for e in with_points(program, lambda fun, argnums: fun).equations]
+    return [e.primitive.name for e in outline_regions(program, lambda fun, argnums: fun).equations]
 
 
 def check(fun, x, *, most: int, blocks: int):
@@ -72,7 +72,7 @@ def check(fun, x, *, most: int, blocks: int):
     found, expected = sparse_beside_dense(flat, x, oracle=jax.jacfwd)
     np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
     assert found.nse == np.count_nonzero(expected)
-    assert equations_of(flat, x).count(points.NAME) == blocks
+    assert equations_of(flat, x).count(batched_region.NAME) == blocks
     jaxpr = jax.make_jaxpr(jacobian)(jnp.asarray(x))
     moved = walk.dependent(jaxpr, jaxpr.jaxpr.invars)
     assert sum(not moved.isdisjoint(walk.operands(e)) for e in jaxpr.eqns) <= most
@@ -417,7 +417,7 @@ def test_six_writings_of_a_problem_are_one_block_and_store_the_same_entries(name
             patterns.append(shape.pattern)
             lengths.append(len(jacobian.eqns))
             shifted = name == "reaction" and number == 5  # entries on a grid: loops of XLA's
-            assert equations_of(fun, x).count(points.NAME) == (not shifted)
+            assert equations_of(fun, x).count(batched_region.NAME) == (not shifted)
     assert all(p == patterns[0] for p in patterns)
     assert max(lengths) <= 120
 

@@ -1,9 +1,8 @@
-"""Parts of a program that do the same at every index of some axes, as one equation each.
+"""Represents a batched region as one equation: a function of one point, mapped over the batch.
 
 After `vmap` over elements, edges or times there is much between a gather and a scatter, and all of
-it is separate along the axes of the batch.  Such a part is one function of one point: its results,
-and the small Jacobians that they have at each point, come out of one equation, which may be one
-kernel.  What is left for an elimination are blocks between moves.
+it is separate along the axes of the batch. One equation, which may be one kernel, has a region's
+results and the small Jacobians at each point; left to eliminate are blocks between moves.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from veenv import _compat
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
-from veenv.engine.repeated.at_point import Axes, PartEquation, indices, present, without
+from veenv.engine.repeated.per_point import Axes, RegionEquation, indices, present, without
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import followed, seeds
 from veenv.engine.sparse.entries import Indexed
@@ -42,13 +41,13 @@ its results and their Jacobians."""
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
-    """A part of a program."""
+class BatchedRegion:
+    """A batched region of a program."""
 
-    lines: tuple[PartEquation, ...]  # its equations
+    lines: tuple[RegionEquation, ...]  # its equations
     sizes: tuple[int, ...]  # of the axes of the batch
     operands: tuple[tuple[int, Axes], ...]  # variables that it reads, with their axes
-    moved: tuple[int, ...]  # which operands are floats that depend on the program's inputs
+    active: tuple[int, ...]  # which operands are floats that depend on the program's inputs
     results: tuple[tuple[int, Axes], ...]  # variables that others read, with their axes
     smooth: tuple[int, ...]  # which results are floats
     avals: Mapping[int, Any]  # shape and dtype of its variables
@@ -57,40 +56,40 @@ class Points:
 
     @cached_property
     def counts(self) -> list[int]:
-        """How many numbers of a point each moved operand is."""
-        own = (self.operands[i] for i in self.moved)
-        return [prod(without(self.avals[v].shape, axes)) for v, axes in own]
+        """The size, at one point, of each active operand."""
+        operands = (self.operands[i] for i in self.active)
+        return [prod(without(self.avals[v].shape, axes)) for v, axes in operands]
 
     @property
     def work(self) -> int:
-        """The numbers that a point computes times those that it is differentiated by."""
+        """Numbers that a point computes times those that it is differentiated by."""
         every = (a for line in self.lines for a in line.equation.out_avals)
         return sum(prod(a.shape) for a in every) // prod(self.sizes) * sum(self.counts)
 
     def run(self, fun: Callable[..., Any], *operands: Any) -> list[Any]:
-        """The results, then for each smooth one its blocks by each moved operand.
+        """Computes the results, then for each smooth one its blocks by each active operand.
 
         `fun`: gives both at one point.
         """
         pairs = zip(map(jnp.asarray, operands), self.operands, strict=True)
-        given = [_to_front(x, axes) for x, (_, axes) in pairs]
+        arrays = [_to_front(x, axes) for x, (_, axes) in pairs]
         for s in reversed(range(len(self.sizes))):
             fun = jax.vmap(fun, [None if axes[s] is None else 0 for _, axes in self.operands])
-        (several, blocks) = fun(*given)
-        smooth, others = map(iter, several)
+        (several, blocks) = fun(*arrays)
+        smooth, discrete = map(iter, several)
         numbers = enumerate(self.results)
-        found = [
-            _from_front(next(smooth if k in self.smooth else others), axes)
+        results = [
+            _from_front(next(smooth if k in self.smooth else discrete), axes)
             for k, (_, axes) in numbers
         ]
         for k, row in zip(self.smooth, blocks, strict=True):
-            for i, x in zip(self.moved, row, strict=True):
+            for i, x in zip(self.active, row, strict=True):
                 whole = _from_front(x, self.results[k][1])
-                found.append(whole.reshape(self.structure(k, i).value_shape))
-        return found
+                results.append(whole.reshape(self.structure(k, i).value_shape))
+        return results
 
     def one(self, *operands: Any) -> tuple[list[Any], list[Any]]:
-        """The function of one point, of arrays without axes of the batch; the floats come first."""
+        """Computes one point, from arrays without axes of the batch; the floats come first."""
         pairs = zip(self.operands, operands, strict=True)
         values: dict[Any, Any] = {v: jnp.expand_dims(x, present(axes)) for (v, axes), x in pairs}
         values.update(self.fixed)
@@ -98,32 +97,32 @@ class Points:
             equation = line.equation
             ins = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
             assert line.run is not None
-            found = line.run(ins)
-            values.update(zip(equation.outputs, found, strict=True))
+            results = line.run(ins)
+            values.update(zip(equation.outputs, results, strict=True))
         every = [values[v].reshape(without(values[v].shape, axes)) for v, axes in self.results]
-        others = [x for k, x in enumerate(every) if k not in self.smooth]
-        return [every[k] for k in self.smooth], others
+        discrete = [x for k, x in enumerate(every) if k not in self.smooth]
+        return [every[k] for k in self.smooth], discrete
 
     def structure(self, result: int, operand: int) -> Structure:
-        """The structure of the blocks of a result by an operand."""
-        (v, out), (u, own) = self.results[result], self.operands[operand]
+        """Returns the structure of the blocks of a result by an operand."""
+        (v, out), (u, axes) = self.results[result], self.operands[operand]
         shapes = self.avals[v].shape, self.avals[u].shape
-        free = [j for j in range(len(shapes[1])) if j not in own]
-        pairs = [*zip(present(out), present(own), strict=True)]
+        free = [j for j in range(len(shapes[1])) if j not in axes]
+        pairs = [*zip(present(out), present(axes), strict=True)]
         return make(*shapes, pairs, out_values=range(len(shapes[0])), in_values=free)
 
     def _reach(self, result: int, operand: int) -> np.ndarray:
         assert self.reaches is not None
-        at = self.moved.index(operand)
+        at = self.active.index(operand)
         start, count = sum(self.counts[:at]), self.counts[at]
         return self.reaches[self.smooth.index(result)][..., start : start + count]
 
     def depends(self, result: int, operand: int) -> bool:
-        """Whether a result has a derivative by an operand that is not surely zero."""
+        """Reports whether a result has a derivative by an operand that is not surely zero."""
         return bool(self._reach(result, operand).any())
 
     def entries(self, result: int, operand: int, e: Edge) -> Indexed | None:
-        """The entries of the blocks of a result by an operand; None if none is surely zero."""
+        """Returns the entries of a result's blocks by an operand; None if none is surely zero."""
         reach = self._reach(result, operand)
         if reach.all():
             return None
@@ -143,23 +142,23 @@ class Points:
 
         None where that takes too long to find.
         """
-        size, moved = sum(self.counts), [self.operands[i] for i in self.moved]
+        size, active = sum(self.counts), [self.operands[i] for i in self.active]
         ones = [
-            [1 if j in axes else n for j, n in enumerate(self.avals[v].shape)] for v, axes in moved
+            [1 if j in axes else n for j, n in enumerate(self.avals[v].shape)] for v, axes in active
         ]
-        pairs = zip(moved, seeds(ones), strict=True)
-        given = {v: np.broadcast_to(x, (*self.avals[v].shape, size)) for (v, _), x in pairs}
+        pairs = zip(active, seeds(ones), strict=True)
+        reaches = {v: np.broadcast_to(x, (*self.avals[v].shape, size)) for (v, _), x in pairs}
         outputs = [self.results[k][0] for k in self.smooth]
         equations = [line.equation for line in self.lines]
         at = {v for e in equations for v in indices(e)}
-        others = (v for v, _ in self.operands if v not in given)
-        values = {v: self.known(v) if v in at else self.known.quickly(v) for v in others}
+        inactive = (v for v, _ in self.operands if v not in reaches)
+        values = {v: self.known(v) if v in at else self.known.quickly(v) for v in inactive}
         values |= self.fixed
-        found = followed(equations, given, values, outputs)
+        results = followed(equations, reaches, values, outputs)
         shapes = [(*self.avals[v].shape, size) for v in outputs]
-        if found is None:
+        if results is None:
             return None
-        pairs = zip(found, shapes, strict=True)
+        pairs = zip(results, shapes, strict=True)
         return [np.zeros(shape, bool) if x is None else x for x, shape in pairs]
 
     @cached_property
@@ -171,7 +170,7 @@ class Points:
 
     @property
     def shuts(self) -> bool:
-        """Whether selects may shut a result of a point out from a number that it depends on."""
+        """True if selects may shut a result of a point out from a number that it depends on."""
         jaxpr = _compat.open_jaxpr(self.alone)
         makers = {v: e for e in jaxpr.eqns for v in e.outvars}
         of = dict(zip(jaxpr.invars, (v for v, _ in self.operands), strict=True))
@@ -189,12 +188,12 @@ class Points:
         )
 
 
-class PartFunction(Function):
-    """A part of a program in the form of a primitive."""
+class RegionFunction(Function):
+    """The primitive of a batched region."""
 
-    def __init__(self, part: Points, jacobian: Jacobian):
-        super().__init__(NAME, partial(part.run, jacobian(part.one, part.moved)))
-        self.part, self.entries = part, part.entries
+    def __init__(self, region: BatchedRegion, jacobian: Jacobian):
+        super().__init__(NAME, partial(region.run, jacobian(region.one, region.active)))
+        self.region, self.entries = region, region.entries
 
 
 def _to_front(x: Any, axes: Axes) -> Any:
@@ -202,20 +201,20 @@ def _to_front(x: Any, axes: Axes) -> Any:
 
 
 def _from_front(x: Any, axes: Axes) -> Any:
-    """The axes of the batch, which come first, at their places among the next ones."""
+    """Moves the axes of the batch from the front to their places among the next ones."""
     return jnp.moveaxis(x, range(len(axes)), present(axes))
 
 
 @register(NAME)
 def _rule(site: Site) -> Sequence[Row]:
-    """The partials of an equation of points: its further results."""
-    part: Points = site.primitive.part
+    """Returns the partials of a region's equation: its further results."""
+    region: BatchedRegion = site.primitive.region
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
-    number = len(part.results)
-    for k in part.smooth:
-        for i in part.moved:
-            s = part.structure(k, i)
-            if part.depends(k, i):
+    number = len(region.results)
+    for k in region.smooth:
+        for i in region.active:
+            s = region.structure(k, i)
+            if region.depends(k, i):
                 rows[k][i] = Partial(s, s, lambda _ins, outs, number=number: outs[number])
             number += 1
     return rows

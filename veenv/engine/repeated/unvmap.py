@@ -1,6 +1,6 @@
-"""Programs in which what is the same at each index of an axis is written as `jax.vmap` has it.
+"""Rewrites `lax.map` and loops that carry nothing as batched equations.
 
-Loops that carry nothing do all turns at once.  `veenv.engine.repeated.parts` finds the axes.
+Loops that carry nothing do all turns at once.  `veenv.engine.repeated.outlining` finds the axes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from veenv.rules.base import is_key
 Atom = Var | Literal
 
 
-def opened(program: Program) -> Program:
-    """What is needed of a program, written so, with arrays as constants instead of literals.
+def with_batched_loops(program: Program) -> Program:
+    """Returns the needed equations of a program, loops batched, arrays as constants, no literals.
 
     Examples:
       >>> import jax.numpy as jnp
       >>> program = trace(lambda x: jax.lax.map(jnp.sin, x), (jnp.ones(3),))
-      >>> [e.primitive.name for e in opened(program).equations]
+      >>> [e.primitive.name for e in with_batched_loops(program).equations]
       ['sin']
     """
-    return _Opened(program).done()
+    return _BatchedLoops(program).done()
 
 
 class Rewriting:
-    """A program written anew, equation by equation."""
+    """Base of rewrites: copies a program equation by equation."""
 
     def __init__(self, program: Program):
         self._program = program
@@ -44,42 +44,46 @@ class Rewriting:
         self._alias: dict[Var, Atom] = {}
 
     def read(self, atom: Atom) -> Atom:
-        """What a variable is now."""
+        """Returns the variable or literal that stands for an atom."""
         return self._alias.get(atom, atom) if isinstance(atom, int) else atom
 
     def rewrite(self, e: Equation) -> Sequence[Atom] | None:
-        """What is in place of the results of an equation; None where it stays."""
+        """Returns replacements of an equation's results; None where the equation stays."""
         raise NotImplementedError
 
     def put(self, e: Equation) -> None:
-        """Adds an equation, or what it is written as."""
+        """Adds an equation, or what it is rewritten as."""
         e = replace(e, inputs=tuple(map(self.read, e.inputs)))
-        found = self.rewrite(e)
-        if found is None:
+        replacements = self.rewrite(e)
+        if replacements is None:
             self._equations.append(e)
             return
-        self._alias.update((v, a) for v, a in zip(e.outputs, found, strict=True) if v is not None)
+        self._alias.update(
+            (v, a) for v, a in zip(e.outputs, replacements, strict=True) if v is not None
+        )
 
-    def inline(self, body: Program, given: Sequence[Atom], source: str) -> list[Atom]:
-        """Adds the equations of another program at some arguments; its results."""
-        known: dict[Var, Atom] = dict(enumerate(given))
-        known.update(enumerate(map(Literal, body.constants), len(given)))
+    def inline(self, body: Program, operands: Sequence[Atom], source: str) -> list[Atom]:
+        """Adds the equations of another program at `operands`; returns its results."""
+        known: dict[Var, Atom] = dict(enumerate(operands))
+        known.update(enumerate(map(Literal, body.constants), len(operands)))
 
         def read(atom: Atom) -> Atom:
             return self.read(known[atom]) if isinstance(atom, int) else atom
 
-        for own in body.equations:
-            inputs = tuple(map(read, own.inputs))
-            for v in own.outputs:
+        for equation in body.equations:
+            inputs = tuple(map(read, equation.inputs))
+            for v in equation.outputs:
                 if v is not None:
                     known[v] = len(self._avals)
                     self._avals.append(body.avals[v])
-            outputs = tuple(None if v is None else known[v] for v in own.outputs)
-            self.put(replace(own, inputs=inputs, outputs=outputs, source=own.source or source))  # pyright: ignore[reportArgumentType]
+            outputs = tuple(None if v is None else known[v] for v in equation.outputs)
+            self.put(
+                replace(equation, inputs=inputs, outputs=outputs, source=equation.source or source)
+            )  # pyright: ignore[reportArgumentType]
         return [read(out) for out in body.outputs]
 
     def done(self) -> Program:
-        """The program, without what is not needed, with arrays as constants."""
+        """Returns the program, without what is not needed, with arrays as constants."""
         program = self._program
         for e in program.equations:
             self.put(e)
@@ -88,28 +92,28 @@ class Rewriting:
         return _lifted(_renamed(program, equations, self._avals, self.read))
 
 
-class _Opened(Rewriting):
-    """Loops that carry nothing are all their turns at once."""
+class _BatchedLoops(Rewriting):
+    """Rewrites loops that carry nothing: all steps at once."""
 
     def rewrite(self, e: Equation) -> Sequence[Atom] | None:
-        found = _at_once(e)
-        return found and self.inline(*found, e.source)
+        batched = _at_once(e)
+        return batched and self.inline(*batched, e.source)
 
 
 def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
-    """What all turns of a loop do, if it is one that carries nothing, and its inputs."""
+    """Returns a program of all steps of a loop that carries nothing, and its inputs; else None."""
     loop = walk.loop_of(e)
     if loop is None or not loop.length or e.effects or loop.ends[1] != loop.ends[2]:
         return None
     if any(map(is_key, (*e.in_avals, *e.out_avals))):
         return None
-    closed, given = loop.body, list(map(_compat.abstract, e.in_avals))
+    closed, avals = loop.body, list(map(_compat.abstract, e.in_avals))
 
-    axes = [None if k < loop.ends[1] else 0 for k in range(len(given))]
+    axes = [None if k < loop.ends[1] else 0 for k in range(len(avals))]
     every = jax.vmap(core.jaxpr_as_fun(closed), axes, axis_size=loop.length)
-    found = trace(every, given, argnums=tuple(range(len(given))))
-    more = _num_loops(found.equations) > _num_loops(closed)  # of callbacks, one turn at a time
-    return None if more else (found, e.inputs)
+    program = trace(every, avals, argnums=tuple(range(len(avals))))
+    more = _num_loops(program.equations) > _num_loops(closed)  # of callbacks, one turn at a time
+    return None if more else (program, e.inputs)
 
 
 def _num_loops(of: Any) -> int:
@@ -123,7 +127,7 @@ def _renamed(
     name: Callable[[Atom], Any],
     constants: Iterable[Any] = (),
 ) -> Program:
-    """The program with other names of variables, and more constants."""
+    """Returns the program with other names of variables, and more constants."""
     every = tuple(
         replace(
             e,
@@ -145,7 +149,7 @@ def _renamed(
 
 
 def _lifted(program: Program) -> Program:
-    """The program with arrays as constants instead of literals."""
+    """Returns the program with arrays as constants instead of literals."""
     first = program.num_inputs + len(program.constants)
     arrays = {
         id(a): a

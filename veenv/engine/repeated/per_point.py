@@ -1,4 +1,4 @@
-"""Equations that do the same at every index of some axes, written for one point.
+"""Rewrites equations that act elementwise along batch axes as equations of one point.
 
 Shapes among their parameters have size one along the axes; bodies of calls, loops and branches are
 traced again.
@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat, limits
-from veenv.engine.repeated.mapped import opened
+from veenv.engine.repeated.unvmap import with_batched_loops
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
 from veenv.rules import walk
@@ -32,8 +32,8 @@ class _RefusedError(Exception):
     """An equation cannot be written for one point."""
 
 
-class PartEquation(NamedTuple):
-    """An equation of a part."""
+class RegionEquation(NamedTuple):
+    """An equation of a batched region, with the axes of its variables."""
 
     equation: Equation
     out: Axes  # of every result
@@ -42,12 +42,12 @@ class PartEquation(NamedTuple):
 
 
 def present(axes: Axes) -> list[int]:
-    """The axes that a variable has of the batch's."""
+    """Returns the axes that a variable has of the batch's."""
     return [j for j in axes if j is not None]
 
 
 def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
-    """A shape without axes of the batch."""
+    """Returns a shape without the axes of the batch."""
     return tuple(n for j, n in enumerate(shape) if j not in axes)
 
 
@@ -73,15 +73,15 @@ def _is_ruled(equation: Any) -> bool:
     return not equation.effects and all(map(is_differentiable, every))
 
 
-def shrunk(line: PartEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
-    """What computes an equation at one point; None if it cannot be written for one."""
+def shrunk(line: RegionEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
+    """Returns what computes an equation at one point; None if it cannot be written for one."""
     try:
         return _shrunk(line)
     except _RefusedError:
         return None
 
 
-def _shrunk(line: PartEquation, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
+def _shrunk(line: RegionEquation, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
     primitive, params = line.equation.primitive, line.equation.params
     if _is_ruled(line.equation):
         return _ruled(line, nested=nested)
@@ -101,21 +101,23 @@ def _shrunk(line: PartEquation, *, nested: bool = False) -> Callable[[list[Any]]
     return partial(_compat.bind, primitive, params)
 
 
-def _solve(params: Any, line: PartEquation) -> dict[str, Any]:
-    """The functions of a linear solve for one point."""
+def _solve(params: Any, line: RegionEquation) -> dict[str, Any]:
+    """Returns the parameters of a linear solve for one point."""
     lengths, jaxprs = params["const_lengths"], params["jaxprs"]
     first = sum(lengths)
-    sides, start, made = line.ins[first:], 0, {}
+    sides, start, jaxprs_of_point = line.ins[first:], 0, {}
     for name in jaxprs._fields:
         closed, count = getattr(jaxprs, name), getattr(lengths, name)
-        own = line.ins[start : start + count]
+        constants = line.ins[start : start + count]
         start += count
-        made[name] = closed and _of_point(closed, [*own, *sides][: len(closed.in_avals)])
-    return {**params, "jaxprs": jaxprs._replace(**made)}
+        jaxprs_of_point[name] = closed and _of_point(
+            closed, [*constants, *sides][: len(closed.in_avals)]
+        )
+    return {**params, "jaxprs": jaxprs._replace(**jaxprs_of_point)}
 
 
-def _ruled(line: PartEquation, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
-    """A call with a derivative rule of its own, which is traced and written for one point, too."""
+def _ruled(line: RegionEquation, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
+    """Returns a call with its custom derivative rule, both written for one point."""
     equation = line.equation
     ins = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(equation)]
     outs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.out_avals(equation)]
@@ -130,11 +132,13 @@ def _ruled(line: PartEquation, *, nested: bool) -> Callable[[list[Any]], Sequenc
     ) -> Callable[..., list[Any]]:
         return core.jaxpr_as_fun(_of_point(closed, ins, results))
 
-    def later(made: Callable[[], Any]) -> Callable[[], Any]:
-        found = cache(made)  # a rule may call its function: that one's rule is written when needed
+    def later(write: Callable[[], Any]) -> Callable[[], Any]:
+        written = cache(
+            write
+        )  # a rule may call its function: that one's rule is written when needed
         if not nested:
-            found()
-        return found
+            written()
+        return written
 
     value = point(_compat.call_body(equation.primitive.name, equation.params), line.ins, out)
     if _compat.own_rule(equation.primitive, equation.params) == "jvp":
@@ -156,42 +160,42 @@ def _ruled(line: PartEquation, *, nested: bool) -> Callable[[list[Any]], Sequenc
 
 
 class Classes:
-    """Axes of variables that go together, by union."""
+    """Equivalence classes of axes of variables (union-find)."""
 
     def __init__(self) -> None:
         self._parents: dict[Any, Any] = {}
 
     def __call__(self, x: Any) -> Any:
-        """What stands for the class of one."""
+        """Returns the representative of an axis's class."""
         while (above := self._parents.get(x, x)) != x:
             self._parents[x] = x = self._parents.get(above, above)  # a shorter way next time
         return x
 
     def join(self, a: Any, b: Any) -> None:
-        """Makes one class of two."""
+        """Merges two classes."""
         self._parents[self(a)] = self(b)
 
 
-def _body_ties(equation: Any) -> list[AxisMapping]:
-    """As `ties`, of a call, a loop or a choice of branches: as their bodies tie axes."""
+def _body_mappings(equation: Any) -> list[AxisMapping]:
+    """Returns the mappings that bodies of a call, loop or choice of branches have in common."""
     classes = _body_classes(equation)
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     dropped = (v is None or _compat.is_dropped(v) for v in equation.outvars)
     used = [k for k, gone in enumerate(dropped) if not gone and outs[k].shape]  # no counters
-    found = []
+    mappings = []
     for n in range(min((len(outs[k].shape) for k in used), default=0)):
-        own = {classes(("out", k, n)) for k in used}
+        out_classes = {classes(("out", k, n)) for k in used}
         axes = [
-            [j for j in range(len(a.shape)) if {classes(("in", k, j))} == own]
+            [j for j in range(len(a.shape)) if {classes(("in", k, j))} == out_classes]
             for k, a in enumerate(ins)
         ]
-        if len(own) == 1 and max(map(len, axes)) == 1:
-            found.append(AxisMapping(n, tuple(j[0] if j else None for j in axes)))
-    return found
+        if len(out_classes) == 1 and max(map(len, axes)) == 1:
+            mappings.append(AxisMapping(n, tuple(j[0] if j else None for j in axes)))
+    return mappings
 
 
 def _body_classes(equation: Any) -> Classes:
-    """The axes of operands ("in", number, axis) and results that bodies make go together."""
+    """Groups axes of operands ("in", number, axis) and results that bodies map."""
     name, params = equation.primitive.name, equation.params
     classes, last, carried = Classes(), len(equation.invars), len(equation.outvars)
     bodies, loop = walk.branches_of(equation), walk.loop_of(equation)
@@ -207,8 +211,8 @@ def _body_classes(equation: Any) -> Classes:
     for number, closed in enumerate(bodies):
         avals, body = closed.in_avals, _program(closed)
         for e in body.equations:
-            for tie in ties(e):
-                axes = (*tie.ins, *[tie.out] * len(e.outputs))
+            for mapping in batch_mappings(e):
+                axes = (*mapping.ins, *[mapping.out] * len(e.outputs))
                 ends = zip((*e.inputs, *e.outputs), axes, strict=False)
                 every = [(number, v, j) for v, j in ends if isinstance(v, int) and j is not None]
                 for other in every[1:]:
@@ -231,15 +235,15 @@ class _Seen(NamedTuple):
 
 
 def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = None) -> Any:
-    """A closed jaxpr for one point; `outs`: the axes of the batch that its results have."""
+    """Returns a closed jaxpr for one point; `outs`: the axes of the batch that its results have."""
     if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
         raise _RefusedError
     program = _program(closed)
 
     def run(*args: Any) -> list[Any]:
-        given = list(map(_Seen, args, ins))
-        found = _replayed(program, given, len(ins[0]))
-        pairs = zip(found, outs or [x.axes for x in found], strict=True)
+        operands = list(map(_Seen, args, ins))
+        results = _replayed(program, operands, len(ins[0]))
+        pairs = zip(results, outs or [x.axes for x in results], strict=True)
         return [_first(x, axes) for x, axes in pairs]
 
     avals = [
@@ -250,26 +254,28 @@ def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = No
 
 
 def _program(closed: Any) -> Program:
-    """The equations of a closed jaxpr, calls inlined."""
+    """Returns the equations of a closed jaxpr, calls inlined."""
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-    return opened(trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals)))))
+    return with_batched_loops(
+        trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals))))
+    )
 
 
 def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen]:
-    """The results of a program."""
+    """Returns the results of a program for one point."""
     none = (None,) * depth
     consts = [_Seen(c, none) for c in program.constants]
 
     def step(equation: Any, operands: list[_Seen]) -> list[_Seen]:
-        own = [_tie(equation, operands, s) for s in range(depth)]
-        out = tuple(t and t.out for t in own)
-        if any(own) and not is_writable(equation):
+        mappings = [_mapping_along(equation, operands, s) for s in range(depth)]
+        out = tuple(t and t.out for t in mappings)
+        if any(mappings) and not is_writable(equation):
             raise _RefusedError
-        ins = tuple(tuple(t and t.ins[i] for t in own) for i in range(len(operands)))
-        given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        found = _shrunk(PartEquation(equation, out, ins), nested=True)(given)
+        ins = tuple(tuple(t and t.ins[i] for t in mappings) for i in range(len(operands)))
+        values = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
+        results = _shrunk(RegionEquation(equation, out, ins), nested=True)(values)
         alike = _alike(equation, operands).difference(out)
-        return [_Seen(x, out, alike) for x in found]
+        return [_Seen(x, out, alike) for x in results]
 
     known = dict(enumerate([*args, *consts]))
     read = walk.run(program.equations, known, step, lambda atom: _Seen(atom.val, none))
@@ -277,54 +283,56 @@ def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen
 
 
 def _alike(equation: Any, operands: Sequence[_Seen]) -> frozenset[int]:
-    """The axes along which all entries of the results of an equation are the same."""
-    pairs = ((t.out, zip(t.ins, operands, strict=True)) for t in ties(equation))
+    """Returns the axes along which all entries of the results of an equation are the same."""
+    pairs = ((t.out, zip(t.ins, operands, strict=True)) for t in batch_mappings(equation))
     return frozenset(
-        k for k, own in pairs if k is not None and all(j is None or j in x.alike for j, x in own)
+        k
+        for k, operand_axes in pairs
+        if k is not None and all(j is None or j in x.alike for j, x in operand_axes)
     )
 
 
-def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> AxisMapping | None:
-    """The tie by which an equation of a body has an axis of the batch; None if it has not."""
+def _mapping_along(equation: Any, operands: Sequence[_Seen], s: int) -> AxisMapping | None:
+    """Returns an equation's mapping along an axis of the batch; None if it has not the axis."""
     if all(x.axes[s] is None for x in operands):
         return None
-    for tie in ties(equation):
+    for mapping in batch_mappings(equation):
         if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
-               for j, x in zip(tie.ins, operands, strict=True)):  # fmt: skip
-            return tie
+               for j, x in zip(mapping.ins, operands, strict=True)):  # fmt: skip
+            return mapping
     raise _RefusedError
 
 
 def _first(x: _Seen, axes: Axes) -> Any:
-    """An array with one entry along axes of the batch along which it is the same."""
+    """Returns an array with one entry along axes of the batch along which it is the same."""
     value = x.value
-    for own, j in zip(x.axes, axes, strict=True):
-        if own is None and j in x.alike:
+    for axis, j in zip(x.axes, axes, strict=True):
+        if axis is None and j in x.alike:
             value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
-        elif own != j:
+        elif axis != j:
             raise _RefusedError
     return value
 
 
-def ties(equation: Any) -> list[AxisMapping]:
-    """The axes along which an equation of a program or a jaxpr does the same at each index."""
+def batch_mappings(equation: Any) -> list[AxisMapping]:
+    """Returns the axes along which an equation of a program or a jaxpr acts elementwise."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     sizes = [prod(a.shape) for a in (*ins, *outs)]
     if 0 in sizes or sum(sizes) > limits.LISTED:
         return []
     if _has_bodies(equation) or _is_ruled(equation):
-        return _body_ties(equation)
-    found = []
-    for tie in axis_mappings(equation):
-        size = 1 if tie.out is None else outs[0].shape[tie.out]
-        own = zip(tie.ins, ins, strict=True)
-        ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)
-        found += [AxisMapping(tie.out, ties)] if size > 1 else []
-    return found
+        return _body_mappings(equation)
+    mappings = []
+    for mapping in axis_mappings(equation):
+        size = 1 if mapping.out is None else outs[0].shape[mapping.out]
+        pairs = zip(mapping.ins, ins, strict=True)
+        operand_axes = tuple(None if j is None or a.shape[j] != size else j for j, a in pairs)
+        mappings += [AxisMapping(mapping.out, operand_axes)] if size > 1 else []
+    return mappings
 
 
 def indices(e: Equation) -> list[int]:
-    """The variables that say where an equation takes or puts entries."""
+    """Returns the variables that say where an equation takes or puts entries."""
     known = facts(e.primitive.name)
     if known.form not in ("take", "put"):
         return []
