@@ -259,20 +259,13 @@ class Menu:
         def price(form: Form) -> float:
             return _at(form.seconds, batch)
 
-        alone = kernel == inf
-        if alone and not self.has_modes and len(self.forms) == 1:
+        if kernel == inf and not self.has_modes and len(self.forms) == 1:
             return self.forms[0]
         best = min(self.forms, key=price)
-        bound = LEAST if alone else max(LEAST, _SELDOM * price(best))
         same_width = jnp.result_type(float) == self.precision  # modes are traced with this one
-        if self.has_modes and same_width and bound < min(price(best), kernel):
+        if self.has_modes and same_width and max(LEAST, _SELDOM * price(best)) < kernel:
             best = min([best, *self.modes()], key=price)
         return best if price(best) < kernel else None
-
-    def is_open(self) -> bool:
-        """Whether there is more than one form, of which not one is surely the cheapest."""
-        price = self.forms[0].seconds
-        return len(self.forms) > 1 or (self.has_modes and any(price(n) >= LEAST for n in _TYPICAL))
 
 
 def _cheapest(found: Considered) -> Any:
@@ -296,8 +289,7 @@ def _cheapest(found: Considered) -> Any:
             return cheaper and cheaper.run(wanted)
 
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    known = Menu([Form.of(one) for one in first], list, bool(own.modes))
-    if source is not None and known.is_open() and _is_pure(first):
+    if source is not None and (len(first) > 1 or own.modes) and _is_pure(first):
         later = menu_of(found, made, asked, own.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
         return run_at_batch(asked, usual, lambda batch: later.cheapest(batch).run(every))

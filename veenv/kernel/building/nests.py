@@ -158,10 +158,6 @@ class Nest:
         """A comparison."""
         return self.op(name, x, y, dtype="bool")
 
-    def less(self, x: Number, y: Number, z: Number) -> Number:
-        """x - y · z."""
-        return self.op("sub", x, self.op("mul", y, z))
-
     def plus(self, i: Index, k: Index) -> Index:
         """The sum of indices."""
         if isinstance(i, int) and isinstance(k, int):
