@@ -1,4 +1,4 @@
-"""Which elements depend on which: those of a partial, a loop, a branch, a part of a program.
+"""Finds which elements depend on which, through a partial, a loop, a branch or a batched region.
 
 Bodies are followed equation by equation, and loops turn by turn: row t of what a recurrence
 gives depends on nothing that comes after t.
@@ -29,7 +29,7 @@ from veenv.structure.structure import FREE, Structure
 
 
 class _TooManyError(Exception):
-    """There is too much to look at."""
+    """Raised where there is too much to look at."""
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,33 @@ _Several = list[_Variable]
 def dependent_places(
     equation: Equation, ways: tuple[int, int], known: Callable[[Any], np.ndarray | None]
 ) -> Places | None:
-    """As `operator_pattern`, of a loop or branch; None where that takes too long, too."""
+    """Returns the places of a loop's or branch's partial; None where that takes too long."""
     result, operand = ways
     shape = equation.in_avals[operand].shape
     size, by = prod(shape), equation.inputs[operand]
     if size**2 > limits.FEW * limits.TABLE:
         return None
     width = max(1, limits.TABLE // max(1, size, prod(equation.out_avals[result].shape)))
-    found = []
+    places = []
     for start in range(0, size, width):  # some elements of the operand after the other
-        own = np.eye(size, min(width, size - start), -start, dtype=bool)
-        several = _Variable(own.reshape(*shape, -1))
-        given = [several if a == by else _Variable(value=known(a)) for a in equation.inputs]
+        seed = np.eye(size, min(width, size - start), -start, dtype=bool)
+        several = _Variable(seed.reshape(*shape, -1))
+        operands = [several if a == by else _Variable(value=known(a)) for a in equation.inputs]
         try:
-            reach = _Follower(own.shape[1]).equation(equation, given)[result].reach
+            reach = _Follower(seed.shape[1]).equation(equation, operands)[result].reach
         except _TooManyError:
             return None
         if reach is not None:
-            rows, cols = np.nonzero(reach.reshape(-1, own.shape[1]))
-            found.append((rows, start + cols))
-    if not found:
+            rows, cols = np.nonzero(reach.reshape(-1, seed.shape[1]))
+            places.append((rows, start + cols))
+    if not places:
         return None
-    rows, cols = map(np.concatenate, zip(*found, strict=True))
+    rows, cols = map(np.concatenate, zip(*places, strict=True))
     return rows, cols
 
 
 def seeds(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """What variables depend on that are differentiated by: bool [*shape, elements of them all]."""
+    """Returns the identity as bool [*shape, elements of them all], one array for each variable."""
     sizes = [prod(shape) for shape in shapes]
     parts = np.split(np.eye(sum(sizes), dtype=bool), np.cumsum(sizes)[:-1])
     return [x.reshape(*shape, sum(sizes)) for x, shape in zip(parts, shapes, strict=True)]
@@ -85,7 +85,7 @@ def followed(
     values: Mapping[Any, np.ndarray | None],
     outputs: Sequence[Any],
 ) -> list[np.ndarray | None] | None:
-    """What some variables depend on, bool [*shape, n]; None of all where that takes too long.
+    """Returns the reach of `outputs`, bool [*shape, n] each; None where that takes too long.
 
     `reaches` are those of variables, `values` what is known of the others.
     """
@@ -111,43 +111,43 @@ class _Follower(walk.Domain[_Variable]):
         return _Variable(value=held(value, limits.SMALL))
 
     def join(self, a: _Variable, b: _Variable) -> _Variable:
-        """What either depends on."""
+        """Returns the union of what either depends on."""
         return _either([a.reach, b.reach])
 
     def same(self, a: _Variable, b: _Variable) -> bool:
-        """Whether they depend on the same, and are known or not."""
+        """Returns whether two variables depend on the same, and are known or not."""
         if a.reach is None or b.reach is None:
             return a.reach is b.reach and (a.value is None) == (b.value is None)
         return np.array_equal(a.reach, b.reach)
 
     def turned(self, equation: Any, turn: int) -> None:
-        """Gives up a loop of unknown length in the end."""
+        """Raises where a loop of unknown length takes too many turns."""
         loop = walk.loop_of(equation)
         if loop is not None and loop.length is None and turn >= limits.WIDE:
             raise _TooManyError
 
     def index(self, value: _Variable) -> int | None:
-        """The branch that is taken, if it is known."""
+        """Returns the number of the branch that runs, if it is known."""
         return None if value.value is None else int(value.value)
 
     def row(self, value: _Variable, turn: int) -> _Variable:
-        """What a turn sees of a stack."""
+        """Returns the row of a stack that one turn reads."""
         return _Variable(*(None if a is None else a[turn] for a in (value.reach, value.value)))
 
     def stacked(self, rows: Sequence[_Variable], aval: Any) -> _Variable:
-        """The rows of all turns."""
+        """Returns the rows of all turns, stacked."""
         if all(row.reach is None for row in rows):
             return _Variable()
         flat = np.stack([self._flat(row, prod(aval.shape[1:])) for row in rows])
         return _Variable(flat.reshape(*aval.shape, self._size))
 
     def _flat(self, x: _Variable, count: int) -> np.ndarray:
-        """What each of so many elements depends on, bool [count, n]."""
+        """Returns a reach as bool [count, n]."""
         shape = count, self._size
         return np.zeros(shape, bool) if x.reach is None else x.reach.reshape(shape)
 
     def body(self, equation: Any) -> Any | None:
-        """Of a call, whose derivative is that of its body."""
+        """Returns the body of a call whose derivative is its body's; None of others."""
         if _compat.own_rule(equation.primitive, equation.params):
             return None
         body = _compat.call_body(equation.primitive.name, equation.params)
@@ -156,40 +156,40 @@ class _Follower(walk.Domain[_Variable]):
         return body if alike else None
 
     def loop(self, equation: Any, loop: walk.LoopParts, ins: _Several) -> _Several:
-        """Turn by turn; a long loop by what one turn does, whatever its number is."""
+        """Follows a loop turn by turn; a long one by one turn for all."""
         inside = sum(1 for _ in walk.every(loop.body))
         if loop.length is None or self._steps + inside * loop.length <= limits.STEPS:
             return super().loop(equation, loop, ins)
         return self._repeated(equation, loop, loop.length, ins)
 
     def _repeated(self, equation: Any, loop: walk.LoopParts, turns: int, ins: _Several) -> _Several:
-        """By what one turn depends on, which is what any other one does."""
+        """Follows one turn, and applies its dependences for each turn."""
         (_, start, end), avals = loop.ends, loop.body.in_avals
-        moving = [
+        active = [
             k
             for k, (x, a) in enumerate(zip(ins, avals, strict=True))
             if x.reach is not None or (start <= k < end and is_differentiable(a))
         ]
-        own = seeds([avals[k].shape for k in moving])
-        one = own[0].shape[-1]
+        unit_reaches = seeds([avals[k].shape for k in active])
+        one = unit_reaches[0].shape[-1]
         if turns > limits.THIN * limits.STEPS or turns * one * self._size > limits.TABLE:
             raise _TooManyError
-        given = [x if k < start else _Variable() for k, x in enumerate(ins)]
-        for k, x in zip(moving, own, strict=True):
-            given[k] = _Variable(x)
-        turn = [x.reach for x in _Follower(one).jaxpr(loop.body, given)]
+        operands = [x if k < start else _Variable() for k, x in enumerate(ins)]
+        for k, x in zip(active, unit_reaches, strict=True):
+            operands[k] = _Variable(x)
+        turn = [x.reach for x in _Follower(one).jaxpr(loop.body, operands)]
         rows: dict[int, _Several] = {}
         carry = ins[start:end]
         for number in loop.turns:
             now = [*ins[:start], *carry, *(self.row(x, number) for x in ins[end:])]
-            reach = np.concatenate([self._flat(now[k], prod(avals[k].shape)) for k in moving])
+            reach = np.concatenate([self._flat(now[k], prod(avals[k].shape)) for k in active])
             outs = [_Variable(None if by is None else by @ reach) for by in turn]
             carry, rows[number] = outs[: end - start], outs[end - start :]
         stacks = enumerate(walk.out_avals(equation)[end - start :])
         return [*carry, *(self.stacked([rows[t][k] for t in range(turns)], a) for k, a in stacks)]
 
     def equation(self, equation: Any, ins: _Several) -> _Several:
-        """The results of an equation."""
+        """Returns the results of an equation."""
         self._steps += 1
         sizes = (prod(getattr(aval, "shape", ())) for aval in walk.out_avals(equation))
         if self._steps > limits.STEPS or any(n * self._size > limits.TABLE for n in sizes):
@@ -199,43 +199,47 @@ class _Follower(walk.Domain[_Variable]):
         return super().equation(equation, ins)
 
     def primitive(self, equation: Any, ins: _Several) -> _Several:
-        """By the places that elements are moved to, or by the structures of partials."""
-        own = _compat.own_rule(equation.primitive, equation.params)
+        """Follows index maps of moved elements, or the structures of partials."""
+        ruled = _compat.own_rule(equation.primitive, equation.params)
         equation = _as_equation(equation)
-        if own:  # its derivative is not its body's
+        if ruled:  # its derivative is not its body's
             return self._ruled(equation, ins) or self._whole(equation, ins)
         return self._moved(equation, ins) or self._mixed(equation, ins)
 
-    def _ruled(self, equation: Equation, given: _Several) -> _Several | None:
-        """By the program of its own rule; None if that is not known, or not linear."""
+    def _ruled(self, equation: Equation, operands: _Several) -> _Several | None:
+        """Follows the program of an equation's rule; None if that is unknown or not linear."""
         try:
-            inner = inner_program(_site(equation, given))
+            inner = inner_program(_site(equation, operands))
             if inner is None or not (inner.is_linear and proven(inner).linear):
                 return None
         except Exception:  # of a user's rule that refuses some operands
             return None
-        program, moving = inner.program, [given[i] for i in inner.operands]
+        program, active = inner.program, [operands[i] for i in inner.operands]
         if inner.backward:
             reaches = self._pulled(
-                program, moving, given, [equation.out_avals[k].shape for k in inner.results]
+                program, active, operands, [equation.out_avals[k].shape for k in inner.results]
             )
         else:
-            reaches = self._followed(program, [x.reach for x in moving], given)
-        found = [_Variable() for _ in equation.out_avals]
+            reaches = self._followed(program, [x.reach for x in active], operands)
+        results = [_Variable() for _ in equation.out_avals]
         for k, reach in zip(inner.results, reaches, strict=True):
-            found[k] = _Variable(reach)
-        return found
+            results[k] = _Variable(reach)
+        return results
 
     def _pulled(
-        self, program: Program, moving: _Several, given: _Several, shapes: Sequence[Sequence[int]]
+        self,
+        program: Program,
+        active: _Several,
+        operands: _Several,
+        shapes: Sequence[Sequence[int]],
     ) -> list[np.ndarray]:
-        """What results of some shapes depend on, by the program that gives operands' cotangents."""
+        """Follows, backwards, a program from results' cotangents to operands' cotangents."""
         sizes = [*map(prod, shapes)]
         if sum(sizes) ** 2 > limits.TABLE:
             raise _TooManyError
-        pulled = _Follower(sum(sizes))._followed(program, seeds(shapes), given)
+        pulled = _Follower(sum(sizes))._followed(program, seeds(shapes), operands)
         through = np.zeros((sum(sizes), self._size), bool)
-        for a, x in zip(pulled, moving, strict=True):
+        for a, x in zip(pulled, active, strict=True):
             if a is not None and x.reach is not None:
                 by = a.reshape(-1, sum(sizes))
                 through |= by.T @ self._flat(x, len(by))
@@ -243,95 +247,95 @@ class _Follower(walk.Domain[_Variable]):
         return [x.reshape(*shape, self._size) for x, shape in zip(parts, shapes, strict=True)]
 
     def _followed(
-        self, program: Program, reaches: Sequence[np.ndarray | None], given: _Several
+        self, program: Program, reaches: Sequence[np.ndarray | None], operands: _Several
     ) -> list[np.ndarray | None]:
-        """What the outputs of a rule's program depend on; its first constants are `given`."""
+        """Returns the reach of a rule program's outputs; its first constants are `operands`."""
         known: dict[Any, _Variable] = dict(enumerate(map(_Variable, reaches)))
-        constants = [_Variable(value=x.value) for x in given]
-        constants += map(self.constant, program.constants[len(given) :])
+        constants = [_Variable(value=x.value) for x in operands]
+        constants += map(self.constant, program.constants[len(operands) :])
         known.update(enumerate(constants, len(reaches)))
         return [x.reach for x in self.results(program.equations, known, program.outputs)]
 
-    def _whole(self, equation: Equation, given: _Several) -> _Several:
-        """Each result by all that any operand depends on."""
-        flat = [x.reach.reshape(-1, self._size) for x in given if x.reach is not None]
+    def _whole(self, equation: Equation, operands: _Several) -> _Several:
+        """Makes each result depend on all that any operand depends on."""
+        flat = [x.reach.reshape(-1, self._size) for x in operands if x.reach is not None]
         reach = np.concatenate(flat).any(axis=0)
         shapes = [(*a.shape, self._size) for a in equation.out_avals]
         return [_Variable(np.broadcast_to(reach, shape)) for shape in shapes]
 
-    def _mixed(self, equation: Equation, given: _Several) -> _Several:
-        """By the structures of its partials; a product with zeros depends on nothing."""
-        if facts(equation.primitive.name).bilinear and any(map(_is_zero, given)):
+    def _mixed(self, equation: Equation, operands: _Several) -> _Several:
+        """Follows the structures of an equation's partials; a product with zeros has no reach."""
+        if facts(equation.primitive.name).bilinear and any(map(_is_zero, operands)):
             return [_Variable()]
-        found: _Several = []
-        rows = partials(_site(equation, given))
+        reaches: _Several = []
+        rows = partials(_site(equation, operands))
         for result, (aval, row) in enumerate(zip(equation.out_avals, rows, strict=True)):
             by = []
-            for operand, (p, x) in enumerate(zip(row, given, strict=True)):
+            for operand, (p, x) in enumerate(zip(row, operands, strict=True)):
                 if p is None or x.reach is None:
                     continue
-                found_at = self._at_places(equation, (result, operand), x.reach)
-                met = _met(equation, operand, given, x.reach) if found_at is None else found_at
+                listed = self._at_places(equation, (result, operand), x.reach)
+                met = _met(equation, operand, operands, x.reach) if listed is None else listed
                 by.append(_through(p.executed, x.reach, aval.shape) if met is None else met)
-            found.append(_either(by))
-        return found
+            reaches.append(_either(by))
+        return reaches
 
-    def _moved(self, equation: Equation, given: _Several) -> _Several | None:
-        """The results of what moves elements; None if it does not, or to unknown places."""
-        avals, known = equation.in_avals, lambda number: given[number].value
+    def _moved(self, equation: Equation, operands: _Several) -> _Several | None:
+        """Returns the results of what moves elements; None if it does not, or to unknown places."""
+        avals, known = equation.in_avals, lambda number: operands[number].value
 
         def flat() -> list[np.ndarray]:
-            return [self._flat(x, prod(a.shape)) for x, a in zip(given, avals, strict=True)]
+            return [self._flat(x, prod(a.shape)) for x, a in zip(operands, avals, strict=True)]
 
-        found = indexmap.sources(equation, known)
-        if found is not None:
+        index_maps = indexmap.sources(equation, known)
+        if index_maps is not None:
             rows = np.concatenate([*flat(), np.zeros((1, self._size), bool)])
-            return [_Variable(rows[places]) for places in found]
+            return [_Variable(rows[places]) for places in index_maps]
         adds = indexmap.adds(equation.primitive.name)
         added = indexmap.targets(equation, known) if adds else None
         if added is None:
             return None
         first, _, updates = flat()
-        there, taken = first.copy(), added.reshape(-1)
-        np.logical_or.at(there, taken[taken >= 0], updates[taken >= 0])
+        there, targets = first.copy(), added.reshape(-1)
+        np.logical_or.at(there, targets[targets >= 0], updates[targets >= 0])
         return [_Variable(there.reshape(*avals[0].shape, self._size))]
 
     def _at_places(
         self, equation: Equation, ways: tuple[int, int], reach: np.ndarray
     ) -> np.ndarray | None:
-        """By the places of entries of running sums and triangles; None of others, or of many."""
+        """Follows entries of running sums and triangles; None of others, or of many."""
         if facts(equation.primitive.name).form not in ("running", "matrix"):
             return None
         at = operator_pattern(equation, ways, lambda _: None)
         if at is None or len(at[0]) * self._size > limits.TABLE:
             return None
         shape = equation.out_avals[ways[0]].shape
-        found = np.zeros((prod(shape), self._size), bool)
-        np.logical_or.at(found, at[0], reach.reshape(-1, self._size)[at[1]])
-        return found.reshape(*shape, self._size)
+        result_reach = np.zeros((prod(shape), self._size), bool)
+        np.logical_or.at(result_reach, at[0], reach.reshape(-1, self._size)[at[1]])
+        return result_reach.reshape(*shape, self._size)
 
 
 def _as_equation(equation: Any) -> Equation:
-    """An equation of a jaxpr as one of a program whose variables are its operands' numbers."""
+    """Returns an equation of a jaxpr as one whose variables are its operands' numbers."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     numbers = tuple(range(len(ins)))
     return Equation(equation.primitive, equation.params, numbers, (), tuple(ins), tuple(outs), "")
 
 
-def _site(equation: Equation, given: _Several) -> Site:
-    active = tuple(x.reach is not None for x in given)
+def _site(equation: Equation, operands: _Several) -> Site:
+    active = tuple(x.reach is not None for x in operands)
     avals = equation.in_avals, equation.out_avals
     return Site(equation.primitive, equation.params, *avals, active, "", realify=False)
 
 
-def _worked_out(equation: Equation, given: _Several) -> _Several:
-    """The results of an equation on which nothing depends: counters and indices, if known."""
+def _worked_out(equation: Equation, operands: _Several) -> _Several:
+    """Evaluates an equation on which nothing depends: counters and indices, if known."""
     avals = equation.out_avals
     exact = all(is_exact(a.dtype) and prod(a.shape) <= limits.SMALL for a in avals)
-    known = all(x.value is not None for x in given)
+    known = all(x.value is not None for x in operands)
     if not exact or not known or any(_compat.bodies(equation.params)):
         return [_Variable() for _ in avals]
-    return [_Variable(value=x) for x in results(equation, [x.value for x in given])]
+    return [_Variable(value=x) for x in results(equation, [x.value for x in operands])]
 
 
 def _is_zero(x: _Variable) -> bool:
@@ -339,27 +343,29 @@ def _is_zero(x: _Variable) -> bool:
 
 
 def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """What the results of a partial of a structure depend on."""
+    """Returns the reach of the results of a partial of a structure."""
     size = reach.shape[-1]
     reach = reach.reshape(*s.in_shape, size)
     paired = [j for j in s.pairs if j != FREE]
     lost = tuple(j for j in range(len(s.in_shape)) if j not in paired)
-    kept = reach.any(axis=lost)
+    paired_reach = reach.any(axis=lost)
     order = sorted(paired)
-    kept = np.transpose(kept, [*(order.index(j) for j in paired), len(paired)])
+    paired_reach = np.transpose(paired_reach, [*(order.index(j) for j in paired), len(paired)])
     outer = [n if j != FREE else 1 for n, j in zip(s.out_shape, s.pairs, strict=True)]
-    whole = np.broadcast_to(kept.reshape(*outer, size), (*s.out_shape, size))
+    whole = np.broadcast_to(paired_reach.reshape(*outer, size), (*s.out_shape, size))
     return whole.reshape(*shape, size)
 
 
-def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -> np.ndarray | None:
-    """As `_through`, of what a known select lets through, or known factors do not make zero."""
+def _met(
+    equation: Equation, operand: int, operands: _Several, reach: np.ndarray
+) -> np.ndarray | None:
+    """Returns the reach through a known select, or through known factors without their zeros."""
     known, shape = facts(equation.primitive.name), equation.out_avals[0].shape
     there = None
-    if known.selects and given[0].value is not None:
-        there = given[0].value == operand - 1
+    if known.selects and operands[0].value is not None:
+        there = operands[0].value == operand - 1
     elif known.multiplies or known.form == "dot":
-        factor = given[1 - operand].value
+        factor = operands[1 - operand].value
         there = None if factor is None else factor != 0
     if there is None:
         return None
@@ -371,18 +377,20 @@ def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -
 
 
 def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """What a product with a factor that is not zero at some places depends on."""
-    ties = Product.of(equation).axis_mappings()
-    labels: Any = [{t.ins[k]: n for n, t in enumerate(ties)} for k in (0, 1)]
-    mine, others = (
+    """Returns the reach through a product with a factor that is not zero at some places."""
+    mappings = Product.of(equation).axis_mappings()
+    labels: Any = [{t.ins[k]: n for n, t in enumerate(mappings)} for k in (0, 1)]
+    mine, factor_axes = (
         [of[j] for j in sorted({*of} - {None})] for of in (labels[operand], labels[1 - operand])
     )
-    out = [n for n, t in enumerate(ties) if t.out is not None]
-    own: Any = reach.astype(np.float32)
-    counts = np.einsum(own, [*mine, len(ties)], factor * 1.0, others, [*out, len(ties)])
+    out = [n for n, t in enumerate(mappings) if t.out is not None]
+    reach_numbers: Any = reach.astype(np.float32)
+    counts = np.einsum(
+        reach_numbers, [*mine, len(mappings)], factor * 1.0, factor_axes, [*out, len(mappings)]
+    )
     return counts > 0
 
 
 def _either(several: Sequence[np.ndarray | None]) -> _Variable:
-    found = [x for x in several if x is not None]
-    return _Variable(np.logical_or.reduce(found) if found else None)
+    reaches = [x for x in several if x is not None]
+    return _Variable(np.logical_or.reduce(reaches) if reaches else None)

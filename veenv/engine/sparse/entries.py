@@ -44,31 +44,33 @@ class Indexed:
 
     Attributes:
       pattern: where they are.
-      given: as many values as entries, or what they are the sum of; None if all are ones.
+      source: as many values as entries, or a sum that is not yet formed; None if all are ones.
       dtype: dtype of the values, or what ones become when stored.
       mask: bool [nse], what is not shut out by a select (`veenv.engine.edge`); None: all.
     """
 
     pattern: Pattern
-    given: Numbers | SumOfEntries | None
+    source: Numbers | SumOfEntries | None
     dtype: Any
     mask: Array | None = None
 
     @cached_property
     def values(self) -> Numbers | None:
-        """As many as entries, added up where somebody asks for them; None if all are ones."""
+        """The values, one for each entry, summed on first use; None if all are ones."""
         return (
-            self.given.numbers(self.dtype) if isinstance(self.given, SumOfEntries) else self.given
+            self.source.numbers(self.dtype)
+            if isinstance(self.source, SumOfEntries)
+            else self.source
         )
 
     def numbers(self) -> Numbers:
-        """The values, ones too."""
+        """Returns the values, ones too."""
         if self.values is not None:
             return self.values
         return Numbers.ones(self.pattern.nse, self.dtype)
 
     def stored(self) -> Array:
-        """The values [nse]."""
+        """Returns the values [nse]."""
         return self.numbers().array()
 
 
@@ -80,34 +82,36 @@ class SumOfEntries:
     collect: Collection
 
     def numbers(self, dtype: Any) -> Numbers:
-        """They in a dtype."""
+        """Returns the sums, cast to `dtype`."""
         return joined([x.numbers().astype(dtype) for x in self.summands]).collected(self.collect)
 
 
 def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexed:
-    """The matrix that takes results from elements of an array by flat indices, -1 for none."""
+    """Returns the matrix that takes results from elements by flat indices, -1 for none."""
     rows = np.arange(indices.size)
     pattern, _ = collected(rows, indices.reshape(-1), indices.shape, in_shape)
     return Indexed(pattern, None, dtype)
 
 
-def taken(found: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool) -> Indexed:
-    """The matrix of what takes an element for each result, or `adds` each element to one result."""
+def index_map(
+    indices: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool
+) -> Indexed:
+    """Returns the matrix that moves an element to each result, or `adds` each element to one."""
     out_shape, in_shape = shapes
     if adds:
-        return transpose(selected(found.reshape(in_shape), out_shape, dtype))
-    return selected(found.reshape(out_shape), in_shape, dtype)
+        return transpose(selected(indices.reshape(in_shape), out_shape, dtype))
+    return selected(indices.reshape(out_shape), in_shape, dtype)
 
 
 def is_light(post: Indexed, pre: Indexed) -> bool:
-    """Whether the product post · pre is better formed entry by entry than of dense matrices."""
+    """Returns whether post · pre is better formed entry by entry than of dense matrices."""
     dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
     most = min(limits.TABLE, limits.THIN * dense + limits.LISTED)
     return num_meetings(post.pattern, pre.pattern) <= most
 
 
 def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
-    """The product post · pre; `upper`: of it what is on the diagonal and above it."""
+    """Computes the product post · pre; `upper`: of it what is on the diagonal and above it."""
     dtype = _compat.promoted(post.dtype, pre.dtype)
     left, right = meetings(post.pattern, pre.pattern)
     if upper:
@@ -136,13 +140,13 @@ def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Index
 def _products(
     post: Indexed, left: np.ndarray, pre: Indexed, right: np.ndarray, dtype: Any
 ) -> Numbers | None:
-    """The products of entries that meet, what either shuts out zero; None if all are ones."""
+    """Multiplies entries that meet, zero where either is shut out; None if all are ones."""
     factors: list[Numbers] = []
     signs: np.ndarray | None = None
-    for x, own, other, its in ((post, left, pre, right), (pre, right, post, left)):
+    for x, at, other, its in ((post, left, pre, right), (pre, right, post, left)):
         if x.values is None:
             continue
-        value = x.values.astype(dtype).take(own)
+        value = x.values.astype(dtype).take(at)
         if x.values.unit:
             signs = value.signed(signs).signs
             continue
@@ -157,12 +161,12 @@ def _products(
 
 
 def add(a: Indexed, b: Indexed) -> Indexed:
-    """The sum of two matrices of one shape."""
+    """Adds two matrices of one shape."""
     return total_known([a, b])
 
 
 def total_known(several: Sequence[Indexed]) -> Indexed:
-    """The sum of at least one matrix of one shape.
+    """Adds matrices of one shape, at least one.
 
     It is formed when its values are asked for: until then a few more matrices may be added to it,
     so that all go to their places at once.
@@ -181,24 +185,28 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
         np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
     )
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
-    if collect.alone and all(x.given is None for x in several):
+    if collect.alone and all(x.source is None for x in several):
         return Indexed(pattern, None, dtype, _either(several, collect))
-    found = SumOfEntries(several, collect)
+    total_values = SumOfEntries(several, collect)
     mask = _either(several, collect)
-    return Indexed(pattern, found if mask is None else found.numbers(dtype), dtype, mask)
+    return Indexed(
+        pattern, total_values if mask is None else total_values.numbers(dtype), dtype, mask
+    )
 
 
 def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
-    """Matrices, and for sums that nobody asked for what they are the sums of, if those are few."""
-    found: list[Indexed] = []
+    """Replaces sums not yet evaluated by their summands, if those are few."""
+    summands: list[Indexed] = []
     for x in several:
         asked = "values" in x.__dict__
-        found.extend(x.given.summands if isinstance(x.given, SumOfEntries) and not asked else [x])
-    return found if len(found) <= limits.FEW else several
+        summands.extend(
+            x.source.summands if isinstance(x.source, SumOfEntries) and not asked else [x]
+        )
+    return summands if len(summands) <= limits.FEW else several
 
 
 def _sum(several: Sequence[Indexed]) -> Indexed:
-    """The sum of matrices of one pattern."""
+    """Adds matrices of one pattern."""
     if len(several) == 1:
         return several[0]
     dtype = _compat.promoted(*(x.dtype for x in several))
@@ -216,7 +224,7 @@ def _either(several: Sequence[Indexed], collect: Any) -> Array | None:
 
 
 def transpose(x: Indexed) -> Indexed:
-    """The matrix with rows and columns exchanged."""
+    """Returns the matrix with rows and columns exchanged."""
     p = x.pattern
     pattern, collect = collected(p.cols, p.rows, p.in_shape, p.out_shape)
     values = None if x.values is None else x.values.collected(collect)
@@ -225,12 +233,12 @@ def transpose(x: Indexed) -> Indexed:
 
 
 def upper(x: Indexed) -> Indexed:
-    """What a square matrix has on its diagonal and above it."""
-    return _taken(x, np.flatnonzero(x.pattern.rows <= x.pattern.cols))
+    """Returns the upper triangle of a square matrix, with its diagonal."""
+    return _selected(x, np.flatnonzero(x.pattern.rows <= x.pattern.cols))
 
 
 def mirrored(x: Indexed) -> Indexed:
-    """The symmetric matrix that is given by what it has on its diagonal and above it."""
+    """Returns the symmetric matrix of an upper triangle."""
     p = x.pattern
     above = np.flatnonzero(p.rows < p.cols)
     pattern, collect = collected(
@@ -240,19 +248,19 @@ def mirrored(x: Indexed) -> Indexed:
         p.in_shape,
     )
     assert collect.table is not None
-    return _taken(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
+    return _selected(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
 
 
 def only(x: Indexed, pattern: Pattern) -> Indexed | None:
-    """The entries at the places of a pattern; None if those are all."""
-    kept = np.flatnonzero(np.isin(x.pattern.keys, pattern.keys, assume_unique=True))
-    if len(kept) == x.pattern.nse:
+    """Returns the entries at the places of a pattern; None if those are all."""
+    numbers = np.flatnonzero(np.isin(x.pattern.keys, pattern.keys, assume_unique=True))
+    if len(numbers) == x.pattern.nse:
         return None
-    return _taken(x, kept)
+    return _selected(x, numbers)
 
 
-def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexed:
-    """Some entries of a matrix, in the order of a pattern or in their own."""
+def _selected(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexed:
+    """Selects entries of a matrix, in the order of a pattern or in their current one."""
     p = x.pattern
     pattern = pattern or Pattern(p.out_shape, p.in_shape, p.rows[at], p.cols[at])
     values = None if x.values is None else x.values.take(at)
@@ -260,12 +268,12 @@ def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexe
 
 
 def known_of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed | None:
-    """An edge, no operator, as entries; None if its places are not known when tracing."""
+    """Returns an edge, no operator, as entries; None if its places are not known when tracing."""
     t = term(e)
-    found = t.coordinates()
-    if found is None:
+    places = t.coordinates()
+    if places is None:
         return None
-    pattern, collect = collected(*found, out_shape, in_shape)
+    pattern, collect = collected(*places, out_shape, in_shape)
     if e.values is None and e.sign > 0 and e.mask is None:
         return Indexed(pattern, None, e.dtype)
     mask = None
@@ -275,8 +283,8 @@ def known_of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) ->
     if e.values is None and e.mask is None:
         minus = np.full(pattern.nse, -1, np.int8)
         return Indexed(pattern, Numbers.ones(pattern.nse, e.dtype, minus), e.dtype)
-    own = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
-    return Indexed(pattern, own.collected(collect), e.dtype, mask)
+    entry_values = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
+    return Indexed(pattern, entry_values.collected(collect), e.dtype, mask)
 
 
 Places: TypeAlias = np.ndarray | Array
@@ -339,26 +347,26 @@ class Entries:
         return Entries(x.stored(), x.pattern)
 
     def scaled(self, factor: Array) -> Entries:
-        """The entries times a number."""
+        """Returns the entries times a number."""
         return replace(self, values=self.values * factor)
 
     def entries(self) -> Array:
-        """The value of every entry."""
+        """Returns the value of every entry."""
         return self.values
 
     def key(self) -> Pattern | None:
-        """What tells the places of its entries; None if they are arrays."""
+        """Returns a key of the places of its entries; None if they are arrays."""
         return self.pattern
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Flat out and in index of every entry; None if they are being traced."""
+        """Returns flat out and in index of every entry; None if they are being traced."""
         rows, cols = self._places()
         if any(_compat.is_traced(x) or isinstance(x, jax.ShapeDtypeStruct) for x in (rows, cols)):
             return None
         return np.asarray(rows), np.asarray(cols)
 
     def traced_coordinates(self) -> tuple[Array, Array]:
-        """As `coordinates`, as arrays of JAX."""
+        """Returns flat out and in index of every entry as arrays of JAX."""
         rows, cols = self._places()
         return jnp.asarray(rows), jnp.asarray(cols)
 
@@ -367,7 +375,7 @@ class Entries:
         return p.rows, p.cols
 
     def dense(self, dtype: Any) -> Array:
-        """The dense matrix, flat out indices by flat in indices."""
+        """Returns the dense matrix, flat out indices by flat in indices."""
         if self.pattern is None:
             rows, cols = self.traced_coordinates()
             there, sizes = (rows >= 0) & (cols >= 0), tuple(map(prod, self.shapes))
@@ -377,7 +385,7 @@ class Entries:
         return placed(self.values.astype(dtype), self.pattern)
 
     def times(self, x: Array) -> Array:
-        """The matrix times one of shape [columns, …]."""
+        """Multiplies the matrix by one of shape [columns, …]."""
         p, ones = self.pattern, [1] * (x.ndim - 1)
         if p is None:
             rows, cols = self.traced_coordinates()
@@ -402,14 +410,16 @@ Matrix: TypeAlias = Indexed | Entries
 """Entries at known places, and at computed ones."""
 
 
-def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -> Entries | None:
-    """A partial that only moves numbers to places that are computed, as entries.
+def computed_map(
+    e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool
+) -> Entries | None:
+    """Returns a partial that only moves numbers to computed places, as entries.
 
     An entry for each result element, or operand element if it `adds`; None if its structure has
     further axes.
     """
     if adds:
-        flipped = moved(transposed_edge(e), (shapes[1], shapes[0]), adds=False)
+        flipped = computed_map(transposed_edge(e), (shapes[1], shapes[0]), adds=False)
         return None if flipped is None else flipped.T
     s = e.structure
     free = [j for j in range(len(s.in_shape)) if j not in s.link_in and j not in s.pairs]
@@ -419,24 +429,24 @@ def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -
     size = prod(e.link.in_shape)
     with jax.ensure_compile_time_eval():
         numbers = jnp.arange(1, size + 1, dtype=jnp.float64 if size >= 2**24 else jnp.float32)
-    taken = e.link.apply(numbers.reshape(e.link.in_shape)).astype(jnp.int32) - 1
+    sources = e.link.apply(numbers.reshape(e.link.in_shape)).astype(jnp.int32) - 1
     offsets = np.zeros(1, np.int32)
     for j in s.link_in:
         offsets = (offsets[:, None] + np.arange(s.in_shape[j]) * in_strides[j]).reshape(-1)
     on_link = [n if k in s.link_out else 1 for k, n in enumerate(s.out_shape)]
-    cols = jnp.asarray(offsets, jnp.int32)[jnp.maximum(taken, 0)].reshape(on_link)
+    cols = jnp.asarray(offsets, jnp.int32)[jnp.maximum(sources, 0)].reshape(on_link)
     for k, j in enumerate(s.pairs):
         if j != FREE:
             steps = np.arange(s.out_shape[k], dtype=np.int32) * in_strides[j]
             cols = cols + steps.reshape([1] * k + [-1] + [1] * (len(s.out_shape) - k - 1))
-    cols = jnp.broadcast_to(jnp.where(taken.reshape(on_link) >= 0, cols, -1), s.out_shape)
+    cols = jnp.broadcast_to(jnp.where(sources.reshape(on_link) >= 0, cols, -1), s.out_shape)
     rows = np.arange(prod(s.out_shape), dtype=np.int32)
     values = jnp.full(rows.size, e.sign, e.dtype)
     return Entries.at(values, rows, cols.reshape(-1), *shapes)
 
 
 def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | None:
-    """As `moved`, at all places that entries can have.
+    """Returns a partial that moves numbers, with an entry at each place that may be reached.
 
     What has no entry at a place is masked there, as zeros could meet infinity.
     """
@@ -445,7 +455,7 @@ def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | No
 
 
 def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | None:
-    """A partial between an array and one number that is one of its elements, as one entry."""
+    """Returns a partial between an array and one of its elements, as one entry."""
     if e.values is None or e.values.size != prod(shapes[0]) * prod(shapes[1]):
         return None
     flat = e.values.reshape(-1)
@@ -457,10 +467,10 @@ def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | N
 
 
 def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
-    """An edge of the engine, no operator, as entries."""
-    found = known_of_edge(e, out_shape, in_shape)
-    if found is not None:
-        return found
+    """Returns an edge of the engine, no operator, as entries."""
+    known = known_of_edge(e, out_shape, in_shape)
+    if known is not None:
+        return known
     t: Term = term(e)
     rows, cols = t.traced_coordinates()
     values = jnp.where(rows >= 0, t.entries(), 0)
@@ -468,7 +478,7 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matri
 
 
 def as_computed(x: Matrix, *, by_rows: bool = False) -> Entries:
-    """A matrix with its places as arrays; what a select shuts out has no place.
+    """Returns a matrix with its places as arrays; what a select shuts out has no place.
 
     With a select its columns stay known, or its rows.
     """
@@ -485,7 +495,7 @@ def as_computed(x: Matrix, *, by_rows: bool = False) -> Entries:
 
 
 def total(several: Sequence[Matrix]) -> Matrix:
-    """The sum of at least one matrix of one shape."""
+    """Adds matrices of one shape, at least one."""
     known = [x for x in several if isinstance(x, Indexed)]
     if len(known) == len(several):
         return total_known(known)
@@ -504,7 +514,7 @@ def _joined(several: Sequence[Places]) -> Places:
 
 
 def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None:
-    """The product post · pre; `upper`: nothing below its diagonal is asked for.
+    """Computes the product post · pre; `upper`: nothing below its diagonal is needed.
 
     None where entries are too many, or the places on both sides of what is between are computed.
     """
@@ -521,7 +531,7 @@ def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None
 
 
 def _through(post: Entries, pre: Entries) -> Entries | None:
-    """The product where the rows of `pre` are known: each entry of `post` meets one row of it."""
+    """Multiplies where the rows of `pre` are known: each entry of `post` meets one row of it."""
     assert isinstance(pre.rows, np.ndarray)
     table = _by_row(pre.rows, prod(pre.shapes[0]), len(pre.rows))
     size, most = post.nse, table.shape[1]

@@ -42,7 +42,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class SymmetricBlocks:
-    """What of a symmetric Jacobian is left out of an elimination."""
+    """Blocks of a symmetric Jacobian that an elimination leaves out."""
 
     # edges that are not formed: their block is the transpose of another
     omitted: frozenset[Pair] = frozenset()
@@ -51,7 +51,7 @@ class SymmetricBlocks:
 
 
 def symmetric_blocks(lin: Linearisation) -> SymmetricBlocks:
-    """The half of a Jacobian that is left out, where the k-th output is the k-th input's gradient.
+    """Returns the blocks to leave out where the k-th output is the k-th input's gradient.
 
     Of two blocks that are each other's transpose the one in a later row is left out, of a block on
     the diagonal what is below its diagonal. What leads on to further nodes stays whole.
@@ -62,16 +62,20 @@ def symmetric_blocks(lin: Linearisation) -> SymmetricBlocks:
         if node is not None and node >= graph.num_inputs:
             rows.setdefault(node, []).append(row)
     inside = {u for u, _ in graph.edges}
-    last = {node: some for node, some in rows.items() if node not in inside}
-    every = [(u, node, some) for u in range(graph.num_inputs) for node, some in last.items()]
+    last = {node: node_rows for node, node_rows in rows.items() if node not in inside}
+    every = [
+        (u, node, node_rows) for u in range(graph.num_inputs) for node, node_rows in last.items()
+    ]
     dtypes = {a.dtype for a in lin.program.avals[: graph.num_inputs]}
-    omitted = frozenset((u, v) for u, v, some in every if min(some) > u and len(dtypes) == 1)
-    triangles = frozenset((u, v) for u, v, some in every if some == [u])
+    omitted = frozenset(
+        (u, v) for u, v, node_rows in every if min(node_rows) > u and len(dtypes) == 1
+    )
+    triangles = frozenset((u, v) for u, v, node_rows in every if node_rows == [u])
     return SymmetricBlocks(omitted, triangles)
 
 
 class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
-    """A matrix is better held otherwise: it has too many entries, or places that are computed."""
+    """Raised where a matrix has too many entries, or places that are computed."""
 
 
 def eliminate_sparse(
@@ -82,7 +86,7 @@ def eliminate_sparse(
     symmetric: SymmetricBlocks | None = None,
     around: Around | None = None,
 ) -> Elimination:
-    """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
+    """Eliminates under the policy `Sparse`, exact through known gathers, scatters and reshapes.
 
     Nothing is counted. `symmetric`: what need not be computed of a symmetric Jacobian. `around`:
     what is known where the program is run.
@@ -91,11 +95,11 @@ def eliminate_sparse(
     order = tuple(order)
     around = around or Around.alone(lin)
     for blocks in () if calls else (False, True):
-        found = index_arrays(lin, parallel, replace(around, blocks=blocks))
-        if not found:
+        index_matrices = index_arrays(lin, parallel, replace(around, blocks=blocks))
+        if not index_matrices:
             break
         with suppress(_TooMany):
-            return Elimination(_eliminate(lin, parallel, order, found, symmetric), (), ())
+            return Elimination(_eliminate(lin, parallel, order, index_matrices, symmetric), (), ())
     edges = {pair: list(map(structured_edge, several)) for pair, several in parallel.items()}
     return eliminate_under(Sparse(), lin, edges, order, calls, symmetric.omitted)
 
@@ -104,14 +108,18 @@ def _eliminate(
     lin: Linearisation,
     parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Sequence[int],
-    found: Mapping[Move, Matrix],
+    index_matrices: Mapping[Move, Matrix],
     symmetric: SymmetricBlocks,
 ) -> dict[Pair, sums.Terms | Matrix]:
     graph = lin.graph
-    waiting = {node for pair, _ in found for node in pair}
+    waiting = {node for pair, _ in index_matrices for node in pair}
     plain: dict[Pair, list[Edge]] = {}
     for pair, several in parallel.items():
-        rest = [e for n, e in enumerate(several) if (pair, n) not in found and isinstance(e, Edge)]
+        rest = [
+            e
+            for n, e in enumerate(several)
+            if (pair, n) not in index_matrices and isinstance(e, Edge)
+        ]
         if rest:
             plain[pair] = rest
     policy = Sparse()
@@ -123,7 +131,7 @@ def _eliminate(
         if node not in waiting:
             first.eliminate(node, policy.multiply, policy.add, keep=node in outputs)
     later, done = _split(lin, _edges(first), waiting, symmetric)
-    for (pair, _), move in found.items():
+    for (pair, _), move in index_matrices.items():
         later.setdefault(pair, []).append(move)
     known = all(isinstance(x, Indexed) for several in later.values() for x in several)
     triangles = symmetric.triangles if known else ()
@@ -144,7 +152,7 @@ def _eliminate(
 
 
 def _is_copy(tableau: Tableau[_Placed], node: int) -> bool:
-    """Whether each element of a node is one of one other node, or zero.
+    """Returns whether each element of a node is one of one other node, or zero.
 
     Such nodes are eliminated first, whatever the order: it takes no operation, and the edges of
     the last products, of which a half may do, lead from inputs then.
@@ -159,7 +167,7 @@ def _is_copy(tableau: Tableau[_Placed], node: int) -> bool:
 
 @dataclass(frozen=True)
 class _Placed:
-    """The edge of a pair of nodes as entries."""
+    """An edge between two nodes as entries."""
 
     pair: Pair  # its source and target
     # the entries; those on the diagonal and above it where the pair is among `triangles`
@@ -173,7 +181,7 @@ class _Placed:
         return cls(pair, matrix, triangles)
 
     def whole(self) -> Matrix:
-        """All entries."""
+        """Returns the whole matrix, a triangle mirrored."""
         if self.pair in self.triangles and isinstance(self.matrix, Indexed):
             return entries.mirrored(self.matrix)
         return self.matrix
@@ -185,54 +193,56 @@ def _split(
     waiting: Container[int],
     symmetric: SymmetricBlocks,
 ) -> tuple[dict[Pair, list[Matrix]], dict[Pair, sums.Terms | Indexed]]:
-    """The edges that are to be multiplied further, as entries, and those that are done."""
+    """Separates the edges that are multiplied further, as entries, from those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
     unfinished = {v for (u, v) in left if u in waiting}
     later: dict[Pair, list[Matrix]] = {}
     done: dict[Pair, sums.Terms | Indexed] = {}
-    for (u, v), some in left.items():
+    for (u, v), terms in left.items():
         further = v in waiting or ((u, v) in symmetric.triangles and v in unfinished)
         if u in inputs and v in outputs and not further:
-            done[u, v] = some
+            done[u, v] = terms
         else:
-            later[u, v] = _converted(lin, (u, v), some)
+            later[u, v] = _converted(lin, (u, v), terms)
     return later, done
 
 
 def _converted(
-    lin: Linearisation, pair: tuple[int, int], some: sums.Terms | Indexed
+    lin: Linearisation, pair: tuple[int, int], terms: sums.Terms | Indexed
 ) -> list[Matrix]:
-    """The terms of an edge, entry by entry."""
+    """Returns the terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
-    if isinstance(some, Indexed):
-        pattern = some.pattern.reshaped(out_shape, in_shape)
+    if isinstance(terms, Indexed):
+        pattern = terms.pattern.reshaped(out_shape, in_shape)
         return [
-            some if pattern is some.pattern else replace(some, pattern=pattern, given=some.values)
+            terms
+            if pattern is terms.pattern
+            else replace(terms, pattern=pattern, source=terms.values)
         ]
-    return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(some))]
+    return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(terms))]
 
 
 def as_one(
-    some: sums.Terms | Matrix, out_shape: Sequence[int], in_shape: Sequence[int]
+    terms: sums.Terms | Matrix, out_shape: Sequence[int], in_shape: Sequence[int]
 ) -> Edge | Matrix:
-    """What is left of an edge as one edge of the algebra, or as entries."""
-    if isinstance(some, (Indexed, Entries)):
-        return some
-    if len(some) > 1 and sum(map(sums.num_entries, some)) <= limits.TABLE:
-        several = sums.evaluated(some)
+    """Returns the terms of an edge as one edge of the algebra, or as entries."""
+    if isinstance(terms, (Indexed, Entries)):
+        return terms
+    if len(terms) > 1 and sum(map(sums.num_entries, terms)) <= limits.TABLE:
+        several = sums.evaluated(terms)
         return entries.total([entries.of_edge(e, out_shape, in_shape) for e in several])
-    return reduce(edge.add, some)
+    return reduce(edge.add, terms)
 
 
 def transposed(e: Edge | Matrix) -> Edge | Matrix:
-    """A partial with out and in exchanged."""
+    """Returns a partial with out and in exchanged."""
     if isinstance(e, Edge):
         return edge.transpose(e)
     return entries.transpose(e) if isinstance(e, Indexed) else e.T
 
 
 def structured_edge(e: Edge | Matrix) -> Edge:
-    """A partial as an edge of the algebra, dense if it is entries."""
+    """Returns a partial as an edge of the algebra, dense if it is entries."""
     if isinstance(e, Indexed):
         [e] = structured(e)
     if isinstance(e, Entries):
@@ -268,7 +278,7 @@ def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matr
 
 
 class Sparse:
-    """Edges are terms, over which products distribute, or entries where terms would be too many.
+    """Policy: edges are structured terms, or entries where terms would be too many.
 
     Attributes:
       multiplications: not counted.
@@ -278,11 +288,11 @@ class Sparse:
     multiplications = additions = 0
 
     def gather(self, several: Sequence[Edge]) -> Terms | Indexed:
-        """The terms, merged."""
+        """Merges parallel partials."""
         return merged_terms(several)
 
     def multiply(self, post: Terms | Indexed, pre: Terms | Indexed) -> Terms | Indexed:
-        """Every product of two terms, merged; of entries where one factor has them."""
+        """Multiplies every two terms and merges; entry by entry where one factor is entries."""
         if isinstance(post, Indexed) or isinstance(pre, Indexed):
             left, right = _as_entries(post), _as_entries(pre)
             if left is not None and right is not None and entries.is_light(left, right):
@@ -290,12 +300,12 @@ class Sparse:
             post, pre = structured(post), structured(pre)
         products = [_product(p, q) for p in post for q in pre]
         several: list[Terms | Indexed] = [x for x in products if isinstance(x, Indexed)]
-        kept = [x for x in products if not isinstance(x, Indexed)]
-        several += [merged_terms(kept)] if kept else []
+        structured_products = [x for x in products if not isinstance(x, Indexed)]
+        several += [merged_terms(structured_products)] if structured_products else []
         return reduce(self.add, several)
 
     def add(self, a: Terms | Indexed, b: Terms | Indexed) -> Terms | Indexed:
-        """The terms of both, merged."""
+        """Merges the terms of both."""
         if isinstance(a, Indexed) or isinstance(b, Indexed):
             left, right = _as_entries(a), _as_entries(b)
             if left is not None and right is not None:
@@ -304,22 +314,22 @@ class Sparse:
         return merged_terms([*a, *b])
 
     def left(self, e: Terms | Indexed) -> Terms | Indexed:
-        """The edge as it is."""
+        """Returns the edge as it is."""
         return e
 
     def terms(self, e: Terms | Indexed) -> Terms:
-        """The edge, of which entries become one dense term."""
+        """Returns the edge, of which entries become one dense term."""
         return structured(e)
 
     def stored(self, x: Array, pairs: Sequence[tuple[Terms | Indexed, Structure]]) -> Terms:
-        """The array as one dense term."""
+        """Returns the array as one dense term."""
         (post, *_), pre = structured(pairs[0][0]), pairs[0][1]
         s = algebra.dense(post.structure.out_shape, pre.in_shape)
         return (Edge(s, x.reshape(s.value_shape), x.dtype),)
 
 
 def _product(p: Edge, q: Edge) -> Edge | Indexed:
-    """The product of two terms; as entries where it would store zeros that a selection has."""
+    """Multiplies two terms; as entries where the product would store a selection's zeros."""
     product = edge_product.multiply(p, q, keep=True)
     links = {e.structure.link for e in (p, q)}
     stored = sums.num_entries(product)
@@ -340,47 +350,47 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
 
 
 def merged_terms(several: Sequence[Edge]) -> Terms | Indexed:
-    """Terms merged; as entries, or one dense term, if together they would store as much as that."""
-    kept, full = sums.gathered(several)
+    """Merges terms; as entries, or one dense term, if together they would store as much."""
+    merged, full = sums.gathered(several)
     if not full:
-        return kept
-    if any(t.structure.link is Link.OPERATOR for t in kept):
-        return merged_terms(sums.evaluated(kept))
-    return _union(kept) or (reduce(edge.add, kept),)
+        return merged
+    if any(t.structure.link is Link.OPERATOR for t in merged):
+        return merged_terms(sums.evaluated(merged))
+    return _union(merged) or (reduce(edge.add, merged),)
 
 
-def _union(kept: Terms) -> Indexed | None:
-    """The sum of terms as entries; None if it is dense, or has places that are computed."""
-    s = kept[0].structure
+def _union(terms: Terms) -> Indexed | None:
+    """Returns the sum of terms as entries; None if it is dense, or its places are computed."""
+    s = terms[0].structure
     size = prod(s.out_shape) * prod(s.in_shape)
-    if size > limits.TABLE or any(sums.num_entries(t) >= limits.FULL * size for t in kept):
+    if size > limits.TABLE or any(sums.num_entries(t) >= limits.FULL * size for t in terms):
         return None
-    found = [term(t).coordinates() for t in kept]
+    coordinates = [term(t).coordinates() for t in terms]
     there = np.zeros(size, bool)
     width = prod(s.in_shape)
-    for places in found:
+    for places in coordinates:
         if places is None:
             return None
         rows, cols = places
         at = rows.astype(np.int64) * width + cols
         there[at[(rows >= 0) & (cols >= 0)]] = True
-    return _as_entries(kept) if np.count_nonzero(there) < limits.FULL * size else None
+    return _as_entries(terms) if np.count_nonzero(there) < limits.FULL * size else None
 
 
 def _as_entries(e: Terms | Indexed) -> Indexed | None:
-    """An edge as entries; None where places are computed."""
+    """Returns an edge as entries; None where places are computed."""
     if isinstance(e, Indexed):
         return e
     s = e[0].structure
     if sum(map(sums.num_entries, e)) > limits.TABLE:
         return None
-    found = [entries.known_of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
-    known = [x for x in found if x is not None]
-    return entries.total_known(known) if len(known) == len(found) else None
+    matrices = [entries.known_of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
+    known = [x for x in matrices if x is not None]
+    return entries.total_known(known) if len(known) == len(matrices) else None
 
 
 def structured(e: Terms | Indexed) -> Terms:
-    """An edge as terms: entries become one dense term."""
+    """Returns an edge as terms: entries become one dense term."""
     if not isinstance(e, Indexed):
         return e
     p = e.pattern

@@ -1,4 +1,4 @@
-"""Elemental partials as entries at known places: what moves numbers, or multiplies by known zeros.
+"""Writes elemental partials as entries at known places: moves, and products with known zeros.
 
 A gather, a scatter, a slice or a reshape takes each result from one operand element, or adds each
 element to one result.  The algebra of structures knows nothing of where a gather takes from, and
@@ -48,7 +48,7 @@ Move = tuple[tuple[int, int], int]
 
 @dataclass(frozen=True)
 class Around:
-    """What is known where a program is run."""
+    """The context of a program: known values, passes of the whole Jacobian, entries in blocks."""
 
     known: Known  # values of its variables
     # how many forward or reverse passes the whole Jacobian takes that it is a part of, whichever
@@ -59,22 +59,22 @@ class Around:
 
     @classmethod
     def alone(cls, lin: Linearisation) -> Around:
-        """Of a program that is no part of another."""
+        """Returns the context of a program that is no part of another."""
         graph = lin.graph
         nodes = range(graph.num_inputs), graph.output_nodes
         passes = min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
         return cls(Known(lin.program), passes)
 
     def inside(self, equation: Equation, program: Program) -> Around:
-        """Of the program of an equation's own rule, whose first constants are the operands."""
+        """Returns the context of a rule's program, whose first constants are the operands."""
         return replace(self, known=Known(program, self.known, equation.inputs))
 
 
 def index_arrays(
     lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge | Matrix]], around: Around
 ) -> dict[Move, Matrix]:
-    """The elemental partials that are index arrays, and are not named by the algebra."""
-    found: dict[Move, Matrix] = {}
+    """Returns the elemental partials that are index arrays, not named by the algebra."""
+    matrices: dict[Move, Matrix] = {}
     indexed: set[int] = set()  # nodes that come as entries: a factor's zeros are left out for free
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
@@ -82,20 +82,20 @@ def index_arrays(
         if isinstance(e, Edge):
             e = _move(lin, equation, elemental, e, around, near=near)
         if e is not None:
-            found[pair, number] = e
+            matrices[pair, number] = e
         if e is not None or (near and _passes_on(equation)):
             indexed.add(elemental.target)
-    return found
+    return matrices
 
 
 def _passes_on(equation: Equation) -> bool:
-    """Whether it only adds, moves or chooses elements."""
+    """Returns whether an equation only adds, moves or chooses elements."""
     known = facts(equation.primitive.name)
     return known.form in ("entry", "move") and known.linear is not None
 
 
 def _numbered(lin: Linearisation) -> Iterator[tuple[Equation, Elemental, int]]:
-    """Every elemental partial with its equation and its number among the parallel ones."""
+    """Yields every elemental partial, its equation, and its number among parallel ones."""
     seen: dict[tuple[int, int], int] = {}
     for equation, several in zip(lin.program.equations, lin.elementals, strict=True):
         for e in several:
@@ -113,7 +113,7 @@ def _move(
     *,
     near: bool,
 ) -> Matrix | None:
-    """As an index array; None of others. `near`: it is multiplied with others in any case."""
+    """Returns a partial as an index array, else None; `near`: it is multiplied by others anyway."""
     s, known, passes = e.structure, around.known, around.passes
     name = equation.primitive.name
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
@@ -139,16 +139,16 @@ def _move(
     if facts(name).form == "sort" and s.unit:
         return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
     if facts(name).form == "convolution" and operand == 0:
-        found = convolution(equation, known(equation.inputs[1]), e.dtype)
-        return found or supported(equation, ways, e, known, passes)
+        known_kernel = convolution(equation, known(equation.inputs[1]), e.dtype)
+        return known_kernel or supported(equation, ways, e, known, passes)
     if s.link is Link.OPERATOR:
         evaluated = supported(equation, ways, e, known, passes)
         if evaluated is not None:
             return evaluated
-    return _taken(equation, operand, e, (out_shape, in_shape), known, blocks=around.blocks)
+    return _index_map(equation, operand, e, (out_shape, in_shape), known, blocks=around.blocks)
 
 
-def _taken(
+def _index_map(
     equation: Equation,
     operand: int,
     e: Edge,
@@ -157,11 +157,11 @@ def _taken(
     *,
     blocks: bool,
 ) -> Matrix | None:
-    """Of what takes its elements from an operand, or puts them into what it gives."""
+    """Returns the matrix of a gather or scatter; None of others."""
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
-    added, found = adds(name) and operand == 2, sources_in(equation, operand, known)
-    if found is not None:
-        return entries.taken(found, shapes, e.dtype, adds=added)
+    added, index_array = adds(name) and operand == 2, sources_in(equation, operand, known)
+    if index_array is not None:
+        return entries.index_map(index_array, shapes, e.dtype, adds=added)
     if takes(name):
         if s.unit:
             return _computed(e, shapes, blocks=blocks, adds=added)
@@ -174,20 +174,20 @@ def _taken(
 def _computed(
     e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, blocks: bool, adds: bool
 ) -> Matrix | None:
-    """Of what only moves numbers to computed places; `blocks`: at all places that these can be."""
-    found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _LISTED else None
-    return found or entries.moved(e, shapes, adds=adds)
+    """Returns moves to computed places as entries; `blocks`: at all places that are possible."""
+    masked = entries.blocks(e, shapes) if blocks and num_entries(e) <= _LISTED else None
+    return masked or entries.computed_map(e, shapes, adds=adds)
 
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:
-    """Of a padded array by the one number that it is padded with."""
+    """Returns the partial of a padded array by the number that fills it."""
     padded = sources_in(equation, 1, lambda _: None)
     assert padded is not None
     return entries.selected(padded, (), e.dtype) if (padded == 0).any() else None
 
 
 def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple[int, int] | None:
-    """Of which result a partial is, and by which operand; None if the variable is several.
+    """Returns the numbers of a partial's result and operand; None if the variable is several.
 
     Of loops and branches it may be several: any of them stands for all.
     """
@@ -206,7 +206,7 @@ def _complex_move(
     known: Known,
     passes: int,
 ) -> Indexed | None:
-    """A partial of an equation of complex variables as entries; None where they are not known.
+    """Returns a partial of complex variables as entries; None where they are not known.
 
     The shapes have the axis of parts where variables are complex.
     """
@@ -214,14 +214,14 @@ def _complex_move(
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
     if alike and facts(name).multiplies:
         return _turned(equation, operand, e, shapes, known)
-    found = None
+    index_array = None
     if alike and facts(name).selects:
-        found = _let_through(equation, operand, known(equation.inputs[0]))
+        index_array = _let_through(equation, operand, known(equation.inputs[0]))
     elif alike:
-        found = sources_in(equation, operand, known)
-    if found is not None:
-        both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-        return entries.taken(both, shapes, e.dtype, adds=adds(name) and operand == 2)
+        index_array = sources_in(equation, operand, known)
+    if index_array is not None:
+        both = np.where(index_array[..., None] < 0, -1, 2 * index_array[..., None] + np.arange(2))
+        return entries.index_map(both, shapes, e.dtype, adds=adds(name) and operand == 2)
     if e.structure.link is Link.OPERATOR:
         return supported(equation, ways, e, known, passes, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION
@@ -231,7 +231,7 @@ def _complex_move(
 def _turned(
     equation: Equation, operand: int, e: Edge, shapes: Sequence[Sequence[int]], known: Known
 ) -> Indexed | None:
-    """The product with a known factor, of which the parts that are zero are left out."""
+    """Multiplies by a known complex factor, whose zero parts are left out."""
     factor, shape = known(equation.inputs[1 - operand]), equation.out_avals[0].shape
     if factor is None or equation.in_avals[operand].shape != shape:
         return None
@@ -252,7 +252,7 @@ _LISTED = limits.LISTED // limits.THIN
 def _thin_product(
     equation: Equation, operand: int, e: Edge, known: Known, most: float
 ) -> Indexed | None:
-    """The partial of a product as entries; None of others, or where no factor is mostly zeros."""
+    """Returns the partial of a product with a mostly zero factor as entries; None of others."""
     known_of = facts(equation.primitive.name)
     if not (known_of.multiplies or known_of.form == "dot"):
         return None
@@ -262,10 +262,10 @@ def _thin_product(
     if nonzero == factor.size:
         return None
     places_of = _dot_places if known_of.form == "dot" else _elementwise_places
-    found = places_of(equation, operand, factor)
-    if found is None:
+    valued = places_of(equation, operand, factor)
+    if valued is None:
         return None
-    rows, cols, values = found
+    rows, cols, values = valued
     shapes = equation.out_avals[0].shape, equation.in_avals[operand].shape
     pattern, collect = collected(rows, cols, *shapes)
     return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
@@ -280,9 +280,9 @@ def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) ->
     if len(factor.shape) != len(shape):
         return None
     factor = np.broadcast_to(factor, shape).reshape(-1)
-    taken = np.broadcast_to(numbered(equation.in_avals[operand].shape), shape).reshape(-1)
+    columns = np.broadcast_to(numbered(equation.in_avals[operand].shape), shape).reshape(-1)
     at = np.flatnonzero(factor)
-    return at, taken[at], factor[at]
+    return at, columns[at], factor[at]
 
 
 def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued | None:
@@ -302,7 +302,7 @@ def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued 
 
 
 def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:
-    """The elements that a select takes of one of its cases; -1 where it takes another's.
+    """Returns the elements that a select takes of one case; -1 where it takes another's.
 
     None where the mask is not known or one for all, or leaves hardly any out: they are stored as
     zeros, as diagonal axes take less than index arrays.
@@ -317,7 +317,7 @@ def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> n
 
 
 def _only_adds(name: str) -> bool:
-    """Whether an operator adds up entries of its operand, and does nothing else."""
+    """Returns whether an operator adds up entries of its operand, and does nothing else."""
     return facts(name).form in ("running", "window") and facts(name).linear is ALL
 
 
@@ -330,7 +330,7 @@ def supported(
     *,
     realify: bool = False,
 ) -> Indexed | None:
-    """A partial as entries at the places where it can have any; None if unknown or too many.
+    """Returns a partial as entries where it can have any; None if unknown or too many.
 
     Expensive operators that are evaluated may not exceed the passes of the program's own modes.
     """
@@ -360,16 +360,16 @@ def supported(
 
 
 def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
-    """An operator in fewer than so many passes, one for each colour of columns or rows."""
+    """Evaluates an operator by one pass for each colour of columns or rows, if those are few."""
     s, link = e.structure, e.link
     whole = len(s.link_out) == len(s.out_shape) and len(s.link_in) == len(s.in_shape)
     if link is None or not (whole and s.unit) or e.mask is not None or not pattern.nse:
         return None
-    found = [
+    colourings = [
         (int(colours.max()) + 1, transposed, colours)
         for transposed, colours in enumerate((coloured(pattern), coloured(pattern.T)))
     ]
-    passes, transposed, colours = min(found, key=lambda one: one[0])
+    passes, transposed, colours = min(colourings, key=lambda one: one[0])
     if passes >= most:
         return None
     shape = link.out_shape if transposed else link.in_shape
@@ -384,7 +384,7 @@ def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
 
 
 def coloured(pattern: Pattern) -> np.ndarray:
-    """int32 [columns]: the first number for each column that none has with which it shares a row.
+    """Colours columns greedily, int32 [columns]: two that share a row have two colours.
 
     Examples:
       >>> band = collected(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), (2,), (3,))[0]
@@ -394,32 +394,32 @@ def coloured(pattern: Pattern) -> np.ndarray:
     order, starts = pattern.by_column
     rows = pattern.rows[order].tolist()
     seen: list[set[int]] = [set() for _ in range(pattern.sizes[0])]
-    found = np.zeros(pattern.sizes[1], np.int32)
+    colour_of = np.zeros(pattern.sizes[1], np.int32)
     for column, (start, end) in enumerate(pairwise(starts.tolist())):
-        own = rows[start:end]
-        taken = set().union(*(seen[row] for row in own))
-        number = next(k for k in count() if k not in taken)
-        found[column] = number
-        for row in own:
+        column_rows = rows[start:end]
+        used = set().union(*(seen[row] for row in column_rows))
+        number = next(k for k in count() if k not in used)
+        colour_of[column] = number
+        for row in column_rows:
             seen[row].add(number)
-    return found
+    return colour_of
 
 
 def _of_parts(rows: np.ndarray, cols: np.ndarray, outs: int, ins: int, *, alike: bool) -> Places:
-    """Places in arrays of so many parts a number: each part of each other, or of itself alone."""
+    """Returns places in arrays of parts: each part of each other, or of itself alone."""
     pairs = [(i, j) for i in range(outs) for j in range(ins) if i == j or not alike]
     several = [(outs * rows + i, ins * cols + j) for i, j in pairs]
     return np.concatenate([r for r, _ in several]), np.concatenate([c for _, c in several])
 
 
 def _passes(e: Edge) -> int:
-    """How many an operator takes to be evaluated: one serves all indices of a diagonal axis."""
+    """Counts the passes that evaluate an operator: one serves a whole diagonal axis."""
     shape = e.structure.out_shape
     return min(e.structure.linked_sizes) // prod(shape[k] for k, _ in diagonal_pairs(e))
 
 
 def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> Indexed | None:
-    """The partial of a convolution by what it is of; None where the kernel is large or unknown."""
+    """Returns a convolution's partial by its image; None where the kernel is large or unknown."""
     if kernel is None or kernel.size > limits.TAPS:
         return None
     rows, cols, at = products(equation)

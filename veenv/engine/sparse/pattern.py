@@ -1,4 +1,4 @@
-"""Where the entries of a sparse matrix are, and their numbers: taken from arrays, and added up.
+"""The places of a sparse matrix's entries, and their values: gathered from arrays, and added up.
 
 Places are index arrays of NumPy, known before any value; gathers are put off until they are needed.
 """
@@ -78,13 +78,13 @@ class Pattern:
 
     @property
     def bandwidth(self) -> tuple[int, int]:
-        """The most that an entry's column is below its row's number, and above it."""
+        """The largest distances of an entry below the diagonal, and above it."""
         off = self.cols.astype(np.int64) - self.rows
         return (int(max(0, -off.min())), int(max(0, off.max()))) if self.nse else (0, 0)
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether the matrix is square, with an entry (j, i) for each entry (i, j)."""
+        """True if the matrix is square, with an entry (j, i) for each entry (i, j)."""
         rows, width = self.sizes
         mirrored = self.cols.astype(np.int64) * width + self.rows
         return rows == width and np.array_equal(np.sort(mirrored), self.keys)
@@ -107,7 +107,7 @@ class Pattern:
     def reshaped(
         self, out_shape: Sequence[int] | None = None, in_shape: Sequence[int] | None = None
     ) -> Pattern:
-        """The same places under other shapes of as many elements; None: the own one."""
+        """Returns the places under other shapes of as many elements; None: the current one."""
         outs = self.out_shape if out_shape is None else tuple(out_shape)
         ins = self.in_shape if in_shape is None else tuple(in_shape)
         same = (outs, ins) == (self.out_shape, self.in_shape)
@@ -121,7 +121,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Which of several numbers are added up to which results.
+    """A sum of numbers into results, as index tables.
 
     Attributes:
       size: number of results.
@@ -139,15 +139,15 @@ class Collection:
 
     @property
     def alone(self) -> bool:
-        """Whether each result is one number."""
+        """True if each result is one number."""
         return self.table is not None and self.table.ndim == 1
 
     def __call__(self, numbers: Array) -> Array:
-        """The results [size, …] of numbers [n, …]."""
+        """Returns the results [size, …] of numbers [n, …]."""
         return Numbers(numbers).collected(self).array()
 
     def on_host(self, numbers: np.ndarray) -> np.ndarray:
-        """The results [size] of numbers [n] of NumPy."""
+        """Returns the results [size] of numbers [n] of NumPy."""
         if self.table is None:
             return np.concatenate([group.on_host(numbers) for group in self.groups])[self.at]
         if self.alone:
@@ -156,7 +156,7 @@ class Collection:
 
 
 def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
-    """How `total` numbers become `size` results: `order` has them in the order of their results."""
+    """Returns the tables that add `total` numbers, ordered by result, to `size` results."""
     counts = np.bincount(results, minlength=size)
     most = int(counts.max(initial=0))
     if most <= 1 and len(order) == size:
@@ -168,18 +168,18 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
         table = np.full((size, max(most, 1)), total, np.int32)
         table[results, np.arange(len(order)) - starts[results]] = order
         return Collection(size, table)
-    at, found, before = np.zeros(size, np.int32), [], 0
+    at, groups_by_length, before = np.zeros(size, np.int32), [], 0
     for n in groups:
-        own = length == n
-        many, mine = int(np.count_nonzero(own)), own[results]
-        at[own] = before + np.arange(many)
-        found.append(collection(order[mine], at[results[mine]] - before, many, total))
+        in_group = length == n
+        many, mine = int(np.count_nonzero(in_group)), in_group[results]
+        at[in_group] = before + np.arange(many)
+        groups_by_length.append(collection(order[mine], at[results[mine]] - before, many, total))
         before += many
-    return Collection(size, None, tuple(found), at)
+    return Collection(size, None, tuple(groups_by_length), at)
 
 
-def taken(numbers: Array, at: np.ndarray) -> Array:
-    """``numbers[at]`` for indices that are in bounds; one gather, no arithmetic on indices."""
+def gathered(numbers: Array, at: np.ndarray) -> Array:
+    """Gathers ``numbers[at]`` for indices in bounds; one gather, no arithmetic on indices."""
     rest = numbers.shape[1:]
     return lax.gather(
         numbers,
@@ -197,7 +197,7 @@ def taken(numbers: Array, at: np.ndarray) -> Array:
 def collected(
     rows: np.ndarray, cols: np.ndarray, out_shape: Sequence[int], in_shape: Sequence[int]
 ) -> tuple[Pattern, Collection]:
-    """The pattern of entries that may repeat, and how their values are added up.
+    """Returns the pattern of entries that may repeat, and how their values are added up.
 
     Args:
       rows: integers [n], the flat out index of each entry; below zero: no entry.
@@ -232,27 +232,27 @@ def collected(
 
 
 def padded(numbers: Array, table: np.ndarray) -> Array:
-    """Numbers [n, …] and one zero more, if a table of their indices has index n."""
+    """Appends one zero to numbers [n, …], if a table of their indices has index n."""
     if not (table == len(numbers)).any():
         return numbers
     return jnp.concatenate([numbers, jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)])
 
 
 def placed(values: Array, pattern: Pattern) -> Array:
-    """The dense matrix of values [nse] at the places of a pattern."""
+    """Returns the dense matrix of values [nse] at the places of a pattern."""
     rows, cols = pattern.sizes
     if pattern.nse == rows * cols:
         return values.reshape(rows, cols)
     if pattern.nse * limits.THIN >= rows * cols:  # a gather is faster than a scatter of many
         table = np.full(rows * cols, pattern.nse, np.int32)
         table[pattern.keys] = np.arange(pattern.nse)
-        return taken(padded(values, table), table).reshape(rows, cols)
+        return gathered(padded(values, table), table).reshape(rows, cols)
     whole = jnp.zeros((rows, cols), values.dtype).at[pattern.rows, pattern.cols]
     return whole.set(values, unique_indices=True, indices_are_sorted=True)
 
 
 def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries meet in the product post · pre: the numbers of post's, and of pre's."""
+    """Returns the numbers of the entries of post, and of pre, that meet in post · pre."""
     counts = np.diff(pre.indptr)[post.cols]
     of_post = np.repeat(np.arange(post.nse), counts)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
@@ -261,7 +261,7 @@ def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
 
 
 def num_meetings(post: Pattern, pre: Pattern) -> int:
-    """How many products of entries the product post · pre takes."""
+    """Returns the number of products of entries that post · pre takes."""
     return int(np.diff(pre.indptr)[post.cols].sum())
 
 
@@ -287,50 +287,50 @@ class Numbers:
 
     @classmethod
     def ones(cls, count: int, dtype: Any, signs: np.ndarray | None = None) -> Numbers:
-        """Ones, or numbers that are 1 or -1."""
+        """Returns ones, or numbers that are 1 or -1."""
         return cls(jnp.ones(1, dtype), np.zeros(count, np.int32), signs, unit=True)
 
     def __len__(self) -> int:
         return len(self.source) if self.at is None else len(self.at)
 
     def take(self, at: np.ndarray) -> Numbers:
-        """Some of them."""
+        """Returns the numbers at some indices."""
         signs = None if self.signs is None else self.signs[at]
         return replace(self, at=at if self.at is None else self.at[at], signs=signs)
 
     def signed(self, signs: np.ndarray | None) -> Numbers:
-        """They with the signs [n]."""
+        """Returns the numbers times the signs [n]."""
         both = [s for s in (self.signs, signs) if s is not None]
         return replace(self, signs=reduce(np.multiply, both) if both else None)
 
     def astype(self, dtype: Any) -> Numbers:
-        """The numbers in another dtype."""
+        """Returns the numbers in another dtype."""
         same = self.source.dtype == dtype
         return self if same else replace(self, source=self.source.astype(dtype))
 
     def array(self) -> Array:
-        """They as an array [n]."""
+        """Returns the numbers as an array [n]."""
         if self.signs is None or (self.signs > 0).all():
-            return self.source if self.at is None else _taken(self.source, self.at)
+            return self.source if self.at is None else _indexed(self.source, self.at)
         if (self.signs < 0).all():
             return -replace(self, signs=None).array()
         whole, at = self._unsigned()
-        return _taken(whole, at)
+        return _indexed(whole, at)
 
     def _unsigned(self) -> tuple[Array, np.ndarray]:
-        """An array that has the numbers with their signs, and where they are in it."""
+        """Returns an array that has the numbers with their signs, and where they are in it."""
         size = len(self.source)
         at = np.arange(size) if self.at is None else self.at
         if self.signs is None or (self.signs > 0).all():
             return self.source, at
         if size > 2 * len(at):  # not worth a second one
             signs = jnp.asarray(self.signs, self.source.dtype)
-            return _taken(self.source, at) * signs, np.arange(len(at))
+            return _indexed(self.source, at) * signs, np.arange(len(at))
         whole = pin(jnp.concatenate([self.source, -self.source]))
         return whole, at + size * (self.signs < 0)
 
     def collected(self, collect: Collection) -> Numbers:
-        """They added up as `collect` says."""
+        """Returns the sums that `collect` describes."""
         if collect.alone:
             assert collect.table is not None
             return self.take(collect.table)
@@ -343,12 +343,12 @@ class Numbers:
         if (table == len(self)).any():
             full = pin(jnp.concatenate([full, jnp.zeros((1, *full.shape[1:]), full.dtype)]))
         if len(places) > limits.FEW:
-            return Numbers(taken(full, places).sum(axis=0))
-        return Numbers(reduce(add, (_taken(full, row) for row in places)))
+            return Numbers(gathered(full, places).sum(axis=0))
+        return Numbers(reduce(add, (_indexed(full, row) for row in places)))
 
 
 def joined(several: Sequence[Numbers]) -> Numbers:
-    """Numbers of one dtype one after another."""
+    """Concatenates numbers of one dtype."""
     signs = None
     if any(x.signs is not None for x in several):
         signs = np.concatenate(
@@ -369,13 +369,13 @@ def joined(several: Sequence[Numbers]) -> Numbers:
     return Numbers(whole, np.concatenate(at), signs)
 
 
-def _taken(source: Array, at: np.ndarray) -> Array:
-    """``source[at]``, by broadcasts and slices where they do."""
+def _indexed(source: Array, at: np.ndarray) -> Array:
+    """Returns ``source[at]``, by broadcasts and slices where they do."""
     m, n = len(source), len(at)
     if m == n and (at == np.arange(m)).all():
         return source
     if source.ndim > 1:
-        return taken(source, at)
+        return gathered(source, at)
     if n == 0:
         return source[:0]
     if (at == at[0]).all():
@@ -389,4 +389,4 @@ def _taken(source: Array, at: np.ndarray) -> Array:
     step = int(at[1] - at[0])
     if step > 0 and (np.diff(at) == step).all():
         return lax.slice(source, (int(at[0]),), (int(at[-1]) + 1,), (step,))
-    return taken(source, at)
+    return gathered(source, at)

@@ -1,4 +1,4 @@
-"""Linear systems with a sparse tensor for a matrix, solved as its pattern allows.
+"""Solves linear systems with a sparse tensor for a matrix, as its pattern allows.
 
 Some are solved by SciPy on the host.  A system that is singular, or holds infinity or NaN, has NaN
 for a solution, as in JAX: a solver around it then takes a smaller step, or says so.
@@ -25,7 +25,7 @@ Kind = Literal["diagonal", "tridiagonal", "block-diagonal", "banded", "sparse"]
 
 
 def kind(p: Pattern) -> tuple[Kind, int]:
-    """How systems of a square pattern are solved, and the size of its blocks."""
+    """Returns the method for systems of a square pattern, and the size of its blocks."""
     n, (below, above) = p.sizes[0], p.bandwidth
     if max(below, above) == 0:
         return "diagonal", 1
@@ -38,7 +38,7 @@ def kind(p: Pattern) -> tuple[Kind, int]:
 
 
 def solve(j: Tensor, b: Array) -> Array:
-    """x of `in_shape` with ``j @ x = b``, for a square tensor without batch."""
+    """Solves ``j @ x = b`` for x of `in_shape`, for a square tensor without batch."""
     if prod(j.out_shape) != prod(j.in_shape):
         raise ValueError(f"only square systems can be solved, got a tensor of shape {j.shape}")
     b = jnp.asarray(b)
@@ -82,13 +82,13 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
 
 
 def blocks(p: Pattern, values: Array, size: int) -> Array:
-    """The blocks on the diagonal, [blocks, size, size], of a pattern that has no other entries."""
+    """Returns the diagonal blocks [blocks, size, size] of a pattern without other entries."""
     zeros = jnp.zeros((p.sizes[0] // size, size, size), values.dtype)
     return zeros.at[p.rows // size, p.rows % size, p.cols % size].set(values)
 
 
 def _band(p: Pattern, values: Array, offset: int) -> Array:
-    """The entries of one diagonal, at the numbers of their rows."""
+    """Returns the entries of one diagonal, at the numbers of their rows."""
     at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
     return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])
 
@@ -98,7 +98,7 @@ _KEPT: deque[tuple[Pattern, np.ndarray, Any]] = deque(maxlen=2)
 
 
 def _banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with A x = b by LAPACK's banded LU; values [nse] at A's places."""
+    """Solves A x = b by LAPACK's banded LU; values [nse] at A's places."""
     from scipy.linalg import LinAlgError, solve_banded
 
     if not (np.isfinite(values).all() and np.isfinite(b).all()):
@@ -113,20 +113,20 @@ def _banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sparse(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with A x = b by SuperLU, whose factors of the last two systems are kept."""
+    """Solves A x = b by SuperLU, whose factors of the last two systems are kept."""
     factors = _factors(p, values)
     return np.full_like(b, np.nan) if factors is None else factors.solve(b).astype(b.dtype)
 
 
 def _factors(p: Pattern, values: np.ndarray) -> Any:
-    """SuperLU's factors, None if there are none."""
+    """Returns SuperLU's factors; None of a singular matrix."""
     for pattern, known, factors in tuple(_KEPT):
         same = pattern == p and known.dtype == values.dtype
         if same and np.array_equal(known, values):
             return factors
-    found = _factorised(p, values) if np.isfinite(values).all() else None
-    _KEPT.append((p, values.copy(), found))
-    return found
+    factorised = _factorised(p, values) if np.isfinite(values).all() else None
+    _KEPT.append((p, values.copy(), factorised))
+    return factorised
 
 
 def _factorised(p: Pattern, values: np.ndarray) -> Any:

@@ -59,7 +59,7 @@ class Term:
         return shape[: len(shape) - len(self.structure.value_shape)]
 
     def edge(self) -> Edge:
-        """The term as an edge of the engine."""
+        """Returns the term as an edge of the engine."""
         s = self.structure
         link: LinearMap | None = None
         if self.places is not None:
@@ -71,23 +71,23 @@ class Term:
         return Edge(s, self.values, self.values.dtype, 1, link)
 
     def partner_indices(self) -> Array | np.ndarray | None:
-        """As `partners`, also where `places` says them."""
+        """Returns `partners`, also where `places` says them."""
         if self.places is None:
             return self.partners
         on_out = link_on_out(self.structure)
         return jnp.asarray((self.places if on_out else self.places.T).columns())
 
     def scaled(self, factor: Array) -> Term:
-        """The term times a number."""
+        """Returns the term times a number."""
         s = self.structure
         return replace(self, values=self.values * factor, structure=replace(s, unit=False))
 
     def entries(self) -> Array:
-        """The value of every entry, repeated values at every place, in one axis."""
+        """Returns the value of every entry, repeated at every place, in one axis."""
         return respread_entries(self.values, self.structure).reshape(-1)
 
     def key(self) -> tuple[Any, ...] | None:
-        """What tells the places of its entries; None if they are not known when tracing."""
+        """Returns a key of the places of its entries; None if they are not known when tracing."""
         if self.places is not None or self.partners is None:
             return self.structure, self.places, None
         if _compat.is_traced(self.partners) or isinstance(self.partners, jax.ShapeDtypeStruct):
@@ -95,24 +95,24 @@ class Term:
         return self.structure, None, np.asarray(self.partners, np.int32).tobytes()
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Flat out and in index of every entry; None if they are not known when tracing.
+        """Returns flat out and in index of every entry; None if not known when tracing.
 
         An entry that a selection does not have is at -1.
         """
         return None if (key := self.key()) is None else coordinates(key)
 
     def traced_coordinates(self) -> tuple[Array, Array]:
-        """As `coordinates`, whether they are known or not."""
+        """Returns flat out and in index of every entry, known or traced."""
         return _coordinates(self.structure, self.partner_indices(), jnp)
 
 
 def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of the out and the in side of a link."""
+    """Returns the shapes of the out and the in side of a link."""
     return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
 
 
 def _selection(s: Structure, partners: Array | np.ndarray) -> Operator:
-    """The linear map of a selection given by its partners."""
+    """Returns the linear map of a selection given by its partners."""
     out_shape, in_shape = _linked_shapes(s)
     on_out = link_on_out(s)
     small, large = (out_shape, in_shape) if on_out else (in_shape, out_shape)
@@ -122,16 +122,16 @@ def _selection(s: Structure, partners: Array | np.ndarray) -> Operator:
         return jnp.where(partners >= 0, picked, 0).reshape(small)
 
     def scatter(x: Array) -> Array:
-        kept = jnp.where(partners >= 0, x.reshape(-1), 0)
+        selected = jnp.where(partners >= 0, x.reshape(-1), 0)
         zeros = jnp.zeros(prod(large), x.dtype)
-        return zeros.at[jnp.maximum(partners, 0)].add(kept).reshape(large)
+        return zeros.at[jnp.maximum(partners, 0)].add(selected).reshape(large)
 
     apply, transpose = (gather, scatter) if on_out else (scatter, gather)
     return Operator(out_shape, in_shape, apply, transpose)
 
 
 def term(e: Edge) -> Term:
-    """An edge of the engine as a term that holds only arrays.
+    """Returns an edge of the engine as a term that holds only arrays.
 
     Args:
       e: the edge, no operator.
@@ -149,9 +149,9 @@ def term(e: Edge) -> Term:
     elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
-        found = columns(e.link if on_out else e.link.T)
-        if found is not None:
-            return Term(-values if e.sign < 0 else values, found, s)
+        partner_columns = columns(e.link if on_out else e.link.T)
+        if partner_columns is not None:
+            return Term(-values if e.sign < 0 else values, partner_columns, s)
         move = e.link.apply if on_out else e.link.transpose
         with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
             dtype = jnp.float64 if _wide(large) else jnp.float32
@@ -161,7 +161,7 @@ def term(e: Edge) -> Term:
 
 
 def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Flat out and in index of every entry of the terms that have a key."""
+    """Returns flat out and in index of every entry of the terms that have a key."""
     s, places, partners = key
     if places is not None:
         partners = (places if link_on_out(s) else places.T).columns()
@@ -171,34 +171,34 @@ def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def numbered_entries(s: Structure) -> np.ndarray:
-    """For every entry of a term, in `Term.entries`' order, which of its flat values it is."""
+    """Returns, for every entry in `Term.entries`' order, the flat index of its value."""
     labels, shape = labels_of(s), s.value_shape
     numbers, every = np.arange(prod(shape)).reshape(shape), []
     for k in range(len(s.out_shape)):
         every += [] if k in s.link_out else [("out", k)]
     every += [("link", 0)] if s.link is not Link.NONE else []
     every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
-    own = [a for a in every if a in labels]
-    numbers = numbers.transpose([labels.index(a) for a in own])
+    stored = [a for a in every if a in labels]
+    numbers = numbers.transpose([labels.index(a) for a in stored])
     sizes = dict(zip(labels, shape, strict=True))
     numbers = numbers.reshape([sizes.get(a, 1) for a in every])
     return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
 
 
 def _wide(shape: Sequence[int]) -> bool:
-    """Whether float32 cannot tell the indices apart."""
+    """Returns whether float32 cannot tell the indices apart."""
     return prod(shape) >= 2**24
 
 
 def entry_shape(s: Structure) -> list[int]:
-    """Sizes along which a term has entries: out axes, link, in axes; pairs once."""
+    """Returns the sizes along which a term has entries: out axes, link, in axes; pairs once."""
     sizes = [n for k, n in enumerate(s.out_shape) if k not in s.link_out]
     sizes += [s.link_size] if s.link is not Link.NONE else []
     return sizes + [n for j, n in enumerate(s.in_shape) if j not in s.pairs and j not in s.link_in]
 
 
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
-    """Flat out and in index of each entry, by NumPy or its like; -1 where there is none."""
+    """Returns flat out and in index of each entry, by NumPy or its like; -1 for none."""
     shape = entry_shape(s)
     out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
     rows = cols = xp.zeros(shape, np.int32)
@@ -234,12 +234,12 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:
-    """How far apart in flat index neighbours along each axis are."""
+    """Returns the distance in flat index between neighbours along each axis."""
     return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
 def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
-    """The flat index of each index along some axes."""
+    """Returns the flat index of each index along some axes."""
     strides = strides_of(shape)
     total = np.zeros(1, np.int32)
     for k in axes:
@@ -250,17 +250,17 @@ def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
 def layout_of(
     terms: Sequence[Any], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection] | None:
-    """The pattern of summands, and how their entries become its values; None if it is computed."""
+    """Returns the pattern of summands and the sums of their entries; None if it is computed."""
     keys = tuple(t.key() for t in terms)
     if None not in keys:
         return _layout(keys, out_shape, in_shape)
-    found = [t.coordinates() for t in terms]
-    known = [places for places in found if places is not None]
-    return _collected(known, out_shape, in_shape) if len(known) == len(found) else None
+    term_places = [t.coordinates() for t in terms]
+    known = [places for places in term_places if places is not None]
+    return _collected(known, out_shape, in_shape) if len(known) == len(term_places) else None
 
 
 def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.ndarray:
-    """The values of a tensor's pattern, by NumPy, outside of jit and without batch."""
+    """Returns the values of a tensor's pattern, by NumPy, outside of jit and without batch."""
     entries = [
         np.asarray(t.values).reshape(-1)[numbered_entries(t.structure)]
         if isinstance(t, Term)
@@ -275,15 +275,15 @@ def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.nda
 def _layout(
     keys: tuple[Any, ...], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection]:
-    found = [(k.rows, k.cols) if isinstance(k, Pattern) else coordinates(k) for k in keys]
-    return _collected(found, out_shape, in_shape)
+    places = [(k.rows, k.cols) if isinstance(k, Pattern) else coordinates(k) for k in keys]
+    return _collected(places, out_shape, in_shape)
 
 
 def _collected(
-    found: Sequence[tuple[np.ndarray, np.ndarray]],
+    places: Sequence[tuple[np.ndarray, np.ndarray]],
     out_shape: tuple[int, ...],
     in_shape: tuple[int, ...],
 ) -> tuple[Pattern, Collection]:
     none = np.zeros(0, np.int32)
-    rows, cols = (np.concatenate([none, *(f[k] for f in found)]) for k in (0, 1))
+    rows, cols = (np.concatenate([none, *(f[k] for f in places)]) for k in (0, 1))
     return collected(rows, cols, out_shape, in_shape)

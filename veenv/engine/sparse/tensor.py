@@ -84,8 +84,8 @@ class SparseTensor:
             x = replace(x, values=x.values.astype(dtype))
             return cls._of((x,), *x.shapes, dtype)
         p = x.pattern.reshaped(*shapes)
-        some = [Entries(x.stored().astype(dtype), p)] if p.nse else []
-        return cls._of(some, p.out_shape, p.in_shape, dtype)
+        terms = [Entries(x.stored().astype(dtype), p)] if p.nse else []
+        return cls._of(terms, p.out_shape, p.in_shape, dtype)
 
     @classmethod
     def _of(
@@ -146,8 +146,8 @@ class SparseTensor:
         Raises:
           ValueError: if they are computed inside of jit (by a sort, say), or differ in a batch.
         """
-        own = self.terms[0].key() if len(self.terms) == 1 else None
-        return own if isinstance(own, Pattern) else self.layout[0]
+        key = self.terms[0].key() if len(self.terms) == 1 else None
+        return key if isinstance(key, Pattern) else self.layout[0]
 
     def values(self, pattern: Pattern | None = None) -> Array:
         """The values of the entries, in a pattern's order.
@@ -162,22 +162,24 @@ class SparseTensor:
         Raises:
           ValueError: if the tensor has an entry outside the pattern, or places that are computed.
         """
-        own, collect = self.layout
+        computed, collect = self.layout
 
         def values(j: SparseTensor) -> Array:
             raw = [t.entries().astype(j.dtype) for t in j.terms]
             return collect(jnp.concatenate([jnp.zeros(0, j.dtype), *raw]))
 
-        found = self.each(values)
-        return found if pattern is None or pattern == own else _spread(found, own, pattern)
+        stored = self.each(values)
+        return (
+            stored if pattern is None or pattern == computed else _spread(stored, computed, pattern)
+        )
 
-    def each(self, fun: Callable[..., Any], *others: Any) -> Any:
-        """`fun` of every tensor of the batch, and of others' parts with the same leading axes."""
+    def each(self, fun: Callable[..., Any], *rest: Any) -> Any:
+        """Applies `fun` to every tensor of the batch, and to the same part of each of `rest`."""
         for _ in self.batch_shape:
             fun = jax.vmap(fun)
         wide = jax.dtypes.canonicalize_dtype(self.dtype) != self.dtype  # made while x64 was on
         with jax.enable_x64(True) if wide else nullcontext():
-            return fun(self, *others)
+            return fun(self, *rest)
 
     @property
     def nse(self) -> int:
@@ -197,9 +199,11 @@ class SparseTensor:
 
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
-            found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            some = [t.T for t in j.terms if isinstance(t, Entries)]
-            return replace(found, terms=(*found.terms, *some), weak_type=j.weak_type)
+            structured = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
+            transposed = [t.T for t in j.terms if isinstance(t, Entries)]
+            return replace(
+                structured, terms=(*structured.terms, *transposed), weak_type=j.weak_type
+            )
 
         return self.each(transpose)
 
@@ -273,7 +277,7 @@ class SparseTensor:
         return self + -other if isinstance(other, SparseTensor) else NotImplemented
 
     def __getitem__(self, index: Any) -> SparseTensor:
-        """A part, as NumPy's basic indices or one index array take it."""
+        """Returns a part, as NumPy's basic indices or one index array select it."""
         index = index if isinstance(index, tuple) else (index,)
         rank = len(self.out_shape) + len(self.in_shape)
         if any(i is None or isinstance(i, (bool, np.bool_)) for i in index):
@@ -286,13 +290,13 @@ class SparseTensor:
             raise IndexError(f"the tensor has {rank} axes, got {len(index) - 1} indices")
         index = (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
         outs, ins = index[: len(self.out_shape)], index[len(self.out_shape) :]
-        rows, cols = _taken(self.out_shape, outs), _taken(self.in_shape, ins)
+        rows, cols = _flat_indices(self.out_shape, outs), _flat_indices(self.in_shape, ins)
 
         def take(j: SparseTensor) -> SparseTensor:
             left = entries.selected(rows, j.out_shape, j.dtype)
             right = entries.transpose(entries.selected(cols, j.in_shape, j.dtype))
-            found = entries.multiply_known(entries.multiply_known(left, j._indexed()), right)
-            return SparseTensor.from_entries(found, j.dtype)
+            part = entries.multiply_known(entries.multiply_known(left, j._indexed()), right)
+            return SparseTensor.from_entries(part, j.dtype)
 
         return self.each(take)
 
@@ -308,9 +312,9 @@ class SparseTensor:
         shape = (*self.batch_shape, *self.out_shape)
         p = self.pattern
         at = np.flatnonzero(p.rows == p.cols)
-        found = jnp.zeros((*self.batch_shape, rows), self.dtype)
-        found = found.at[..., p.rows[at]].set(self.values()[..., at], unique_indices=True)
-        return found.reshape(shape)
+        values = jnp.zeros((*self.batch_shape, rows), self.dtype)
+        values = values.at[..., p.rows[at]].set(self.values()[..., at], unique_indices=True)
+        return values.reshape(shape)
 
     def trace(self) -> Array:
         """The sum of the diagonal."""
@@ -412,7 +416,7 @@ def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
     depth = len(j.batch_shape)
     if not depth:
         return j
-    found = []
+    terms = []
     for t in j.terms:
         places = {}
         for name in ("partners", "rows", "cols"):
@@ -422,25 +426,25 @@ def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
                 if not len(each) or (each != each[0]).any():
                     return None
                 places[name] = each[0]
-        found.append(replace(t, **places))
-    return replace(j, terms=tuple(found))
+        terms.append(replace(t, **places))
+    return replace(j, terms=tuple(terms))
 
 
-def _spread(values: Array, own: Pattern, pattern: Pattern) -> Array:
+def _spread(values: Array, current: Pattern, pattern: Pattern) -> Array:
     """Values in the order of a larger pattern, zero where a tensor has no entry.
 
     Raises:
       ValueError: if the tensor has an entry that the pattern has not.
     """
-    shapes = (own.out_shape, own.in_shape), (pattern.out_shape, pattern.in_shape)
+    shapes = (current.out_shape, current.in_shape), (pattern.out_shape, pattern.in_shape)
     if shapes[0] != shapes[1]:
         raise ValueError(f"the pattern must be of shapes {shapes[0]}, got {shapes[1]}")
-    places = np.searchsorted(pattern.keys, own.keys)
-    found = places < pattern.nse
-    found[found] = pattern.keys[places[found]] == own.keys[found]
-    if not found.all():
-        at = int(np.argmin(found))
-        raise ValueError(f"the pattern has no entry at ({own.rows[at]}, {own.cols[at]})")
+    places = np.searchsorted(pattern.keys, current.keys)
+    present = places < pattern.nse
+    present[present] = pattern.keys[places[present]] == current.keys[present]
+    if not present.all():
+        at = int(np.argmin(present))
+        raise ValueError(f"the pattern has no entry at ({current.rows[at]}, {current.cols[at]})")
     whole = jnp.zeros((*values.shape[:-1], pattern.nse), values.dtype)
     return whole.at[..., places].set(values, unique_indices=True, indices_are_sorted=True)
 
@@ -450,13 +454,13 @@ def _dense(j: SparseTensor) -> Array:
     if not j.terms:
         return jnp.zeros(j.shape, j.dtype)
     shape = j.out_shape + j.in_shape
-    found = [
+    terms = [
         t.dense(j.dtype).reshape(shape)
         if isinstance(t, Entries)
         else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
         for t in j.terms
     ]
-    return reduce(jnp.add, found)
+    return reduce(jnp.add, terms)
 
 
 def _times(j: SparseTensor, x: Array) -> Array:
@@ -512,10 +516,10 @@ def _product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     dtype = _compat.promoted(a.dtype, b.dtype)
     if all(isinstance(t, Term) and _is_thin(t) for t in every):
         post, pre = ([t.edge() for t in x.terms if isinstance(t, Term)] for x in (a, b))
-        some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
-        if isinstance(some, Indexed):
-            return type(a).from_entries(some, dtype, a.out_shape, b.in_shape)
-        return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
+        product = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
+        if isinstance(product, Indexed):
+            return type(a).from_entries(product, dtype, a.out_shape, b.in_shape)
+        return type(a).from_edges(product, a.out_shape, b.in_shape, dtype)
     return type(a).from_entries(entries.multiply_known(a._indexed(), b._indexed()), dtype)
 
 
@@ -527,8 +531,8 @@ def _is_thin(t: Term) -> bool:
     return outs and ins and (s.link is Link.NONE or t.places is not None)
 
 
-def _taken(shape: tuple[int, ...], index: Sequence[Any]) -> np.ndarray:
-    """The flat indices that an index takes of an array."""
+def _flat_indices(shape: tuple[int, ...], index: Sequence[Any]) -> np.ndarray:
+    """Returns the flat indices that an index selects of an array."""
     if sum(hasattr(i, "shape") or isinstance(i, list) for i in index) > 1:
         raise IndexError("one index array for the out axes and one for the in axes at most")
     if any(map(_compat.is_traced, index)):
