@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from veenv.engine.api import jacve
 from veenv.kernel.fusing import KernelMode
@@ -93,26 +92,8 @@ def tree_allclose(a: Any, b: Any, rtol: float | None = None, atol: float | None 
     largest = [float(np.max(x, initial=0, where=np.isfinite(x))) for x in sizes]
     rtol = max(1e-5, eps**0.5) if rtol is None else rtol
     atol = max(1e-8, 10 * eps * max(largest, default=0.0)) if atol is None else atol
-    return bool(are_close(a, b, rtol=rtol, atol=atol))
-
-
-def are_close(a: Any, b: Any, **tolerance: Any) -> Array:
-    """As `tree_allclose`, inside of `jax.jit` too.
-
-    Args:
-      a: a pytree of arrays.
-      b: another.
-      **tolerance: as of `jax.numpy.allclose`.
-
-    Returns:
-      A boolean array of shape ().
-
-    Examples:
-      >>> are_close({"x": jnp.ones(2)}, {"x": jnp.ones(2)}).tolist()
-      True
-    """
-    shapes = [jax.tree.map(jnp.shape, jax.tree.leaves(tree)) for tree in (a, b)]
-    if jax.tree.structure(a) != jax.tree.structure(b) or shapes[0] != shapes[1]:
-        return jnp.asarray(False)
-    close = jax.tree.map(lambda x, y: jnp.allclose(x, y, **tolerance), a, b)
-    return jnp.asarray([True, *jax.tree.leaves(close)]).all()
+    (leaves, tree), (others, other_tree) = jax.tree.flatten(a), jax.tree.flatten(b)
+    if tree != other_tree or [*map(jnp.shape, leaves)] != [*map(jnp.shape, others)]:
+        return False
+    pairs = zip(leaves, others, strict=True)
+    return all(bool(jnp.allclose(x, y, rtol=rtol, atol=atol)) for x, y in pairs)
