@@ -8,7 +8,7 @@ implies.  A test compares the picture with the code; `scripts/docs/pictures.py` 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
@@ -19,6 +19,13 @@ APART = {"veenv", "veenv._compat", "veenv._support", "veenv._gymnasium"}
 PICTURE = ROOT / "docs" / "architecture.svg"
 
 ROW, LEFT, WIDTH = 34, 100, 880
+STYLE = (
+    "<style>text{font:13px system-ui,sans-serif;fill:#1f2933}.name{font-weight:600}"
+    ".out{text-anchor:end;fill:#0b6e99}path{fill:none;stroke:#52606d;stroke-width:1.4}"
+    "circle{fill:#0b6e99}@media(prefers-color-scheme:dark){text{fill:#e4e7eb}"
+    ".out{fill:#5cc0e8}path{stroke:#9aa5b1}circle{fill:#5cc0e8}}</style>"
+)
+"""Of all pictures of the code, on light and on dark pages."""
 
 
 def modules() -> dict[str, Path]:
@@ -93,22 +100,22 @@ def sentence(package: str) -> str:
     return text.splitlines()[0]
 
 
+def document(width: int, height: int, title: str, parts: Iterable[str]) -> str:
+    """Returns an SVG with a title in the style of all pictures of the code."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-labelledby="title">'
+    )
+    return "\n".join([head, f'<title id="title">{title}</title>', STYLE, *parts, "</svg>\n"])
+
+
 def svg() -> str:
-    """The picture."""
+    """Returns the picture of the packages."""
     graph = edges()
     order = rows(graph)
     place = {name: ROW * i + ROW for i, name in enumerate(order)}
-    height = ROW * (len(order) + 1)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="title">',
-        '<title id="title">The packages in the order of the data flow; an arc joins a package '
-        "with one that it imports</title>",
-        "<style>text{font:14px system-ui,sans-serif;fill:#1f2933}.name{font-weight:600}"
-        "path{fill:none;stroke:#52606d;stroke-width:1.4}circle{fill:#0b6e99}"
-        "@media(prefers-color-scheme:dark){text{fill:#e4e7eb}path{stroke:#9aa5b1}"
-        "circle{fill:#5cc0e8}}</style>",
-    ]
+    title = "The packages in the order of the data flow; arcs join a package with its imports"
+    parts = []
     for name, targets in sorted(reduced(graph).items()):
         for target in sorted(targets):
             a, b = place[target], place[name]
@@ -120,4 +127,4 @@ def svg() -> str:
             f'<text class="name" x="{LEFT + 16}" y="{y + 5}">{escape(name)}</text>',
             f'<text x="{LEFT + 150}" y="{y + 5}">{escape(sentence(name).replace("`", ""))}</text>',
         ]
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return document(WIDTH, ROW * (len(order) + 1), title, parts)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from scripts.docs.architecture import document
+
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, ROW, LEFT = 480, 46, 20
 
@@ -84,17 +86,8 @@ FLOWS: dict[str, tuple[str, tuple[Step, ...]]] = {
 def svg(name: str) -> str:
     """Returns the picture of a flow."""
     _, steps = FLOWS[name]
-    height = ROW * len(steps) + 16
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="title">',
-        '<title id="title">The files that data passes, from top to bottom, what each does, and '
-        "what it passes on</title>",
-        "<style>text{font:13px system-ui,sans-serif;fill:#1f2933}.file{font-weight:600}"
-        ".out{text-anchor:end;fill:#0b6e99}path{fill:none;stroke:#52606d;stroke-width:1.4}"
-        "circle{fill:#0b6e99}@media(prefers-color-scheme:dark){text{fill:#e4e7eb}"
-        ".out{fill:#5cc0e8}path{stroke:#9aa5b1}circle{fill:#5cc0e8}}</style>",
-    ]
+    title = "The files that data passes, top to bottom, what each does, and what it passes on"
+    parts = []
     for k, (file, does, out) in enumerate(steps):
         y = 20 + ROW * k
         if k + 1 < len(steps):
@@ -102,11 +95,11 @@ def svg(name: str) -> str:
             parts.append(f'<path d="M{LEFT},{y} V{end} m-4,-6 l4,6 l4,-6"/>')
         parts += [
             f'<circle cx="{LEFT}" cy="{y}" r="5"/>',
-            f'<text class="file" x="{LEFT + 16}" y="{y + 4}">{escape(file)}</text>',
+            f'<text class="name" x="{LEFT + 16}" y="{y + 4}">{escape(file)}</text>',
             f'<text x="{LEFT + 16}" y="{y + 21}">{escape(does)}</text>',
             f'<text class="out" x="{WIDTH - 8}" y="{y + 21}">{escape(out)}</text>',
         ]
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return document(WIDTH, ROW * len(steps) + 16, title, parts)
 
 
 def write() -> None:
