@@ -140,13 +140,6 @@ def bars(panel: Axes, label: str, series: Mapping[str, Mapping[str, float]]) -> 
         panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.88))
 
 
-def time_ratios() -> dict[str, float]:
-    """Time over that of the faster JAX mode: Jacobians at 65,536 points, steps at 4,096."""
-    best = {name: rows["kernel, best-operations"] for name, rows in speed("65,536").items()}
-    ratios = {said: best[name] for name, said in JACOBIANS.items()}
-    return ratios | {FUSED[step]: ratio for step, ratio in fused("4,096").items() if step in FUSED}
-
-
 def counts() -> dict[str, tuple[int, int | None, int]]:
     """Multiplications of reverse mode, the best published order and the best one here, by task."""
     goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("agents")}
@@ -163,7 +156,9 @@ def gains(path: Path) -> None:
     """Draws speed beside the faster JAX mode, and multiplications by task."""
     figure = canvas(5, 5.2)  # its text is read on a phone
     left, right = axes_of(figure, 2, 1)
-    times = {name: 1 / ratio for name, ratio in time_ratios().items()}
+    jacobians, steps = speed("65,536"), fused("4,096")
+    times = {x: 1 / jacobians[name]["kernel, best-operations"] for name, x in JACOBIANS.items()}
+    times |= {x: 1 / steps[name] for name, x in FUSED.items()}
     drawn = left.barh(list(times), list(times.values()), color=OURS)
     left.bar_label(
         drawn, [f"×{x:.0f}" if x > 9 else f"×{x:.1f}" for x in times.values()], padding=3

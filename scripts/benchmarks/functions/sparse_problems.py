@@ -15,23 +15,25 @@ Problem = tuple[Callable[[Any], Any], int]
 """A function and the number of its unknowns."""
 
 
-def _cubes(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The nodes [(n + 1)³, 3] of n³ cubes, and the eight of each, the last coordinate first."""
+def cubes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers [n + 1, n + 1, n + 1] of the nodes of n³ cubes, and the eight of each."""
     node = np.arange((n + 1) ** 3).reshape(n + 1, n + 1, n + 1)
     corners = [node[i : i + n, j : j + n, k : k + n] for i, j, k in product((0, 1), repeat=3)]
-    places = np.moveaxis(np.indices(node.shape), 0, -1).reshape(-1, 3) / n
-    return places, np.stack([c.ravel() for c in corners], axis=1)
+    return node, np.stack([c.ravel() for c in corners], axis=1)
+
+
+def trilinear_slopes() -> np.ndarray:
+    """The slopes [8, 8, 3] of the eight trilinear shapes on [-1, 1]³ at the points of Gauss."""
+    ends = np.array([*product((-1.0, 1.0), repeat=3)])
+    factors = 1 + ends * ends[:, None] / np.sqrt(3)
+    return ends * np.stack([np.prod(np.delete(factors, d, 2), 2) for d in range(3)], 2) / 8
 
 
 def hexahedra(n: int = 6) -> Problem:
     """Forces at the nodes of hyperelastic cubes, by determinants and inverses at eight points."""
-    places, cubes = _cubes(n)
-    ends = np.array(list(product((-1, 1), repeat=3)))
-    slopes = []
-    for point in ends / np.sqrt(3):
-        factors = 1 + ends * point
-        products = [np.prod(np.delete(factors, axis, axis=1), axis=1) for axis in range(3)]
-        slopes.append(ends * np.stack(products, axis=1) / 8)
+    node, cells = cubes(n)
+    places = np.moveaxis(np.indices(node.shape), 0, -1).reshape(-1, 3) / n
+    slopes = trilinear_slopes()
 
     def energy(u: Any, x: Any) -> Any:
         def at(slope: Any) -> Any:
@@ -45,8 +47,8 @@ def hexahedra(n: int = 6) -> Problem:
 
     def forces(z: Any) -> Any:
         u = 0.05 * z.reshape(-1, 3)
-        each = jax.vmap(jax.grad(energy))(u[cubes], jnp.asarray(places)[cubes])
-        return jnp.zeros_like(u).at[cubes].add(each).ravel()
+        each = jax.vmap(jax.grad(energy))(u[cells], jnp.asarray(places)[cells])
+        return jnp.zeros_like(u).at[cells].add(each).ravel()
 
     return forces, places.size
 

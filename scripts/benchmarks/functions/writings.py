@@ -7,12 +7,13 @@ names of the writings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from scripts.benchmarks.functions.sparse_problems import cubes, trilinear_slopes
 
 
 class PointProblem(NamedTuple):
@@ -175,7 +176,7 @@ def _strained(f: Any) -> Any:
     return f - back + 10 * jnp.log(jnp.linalg.det(f))[..., None, None] * back
 
 
-def _solid(n: int, nodes: np.ndarray, cells: np.ndarray, slopes: np.ndarray) -> PointProblem:
+def _solid(n: int, cells: np.ndarray, slopes: np.ndarray) -> PointProblem:
     """Forces at the nodes of elements [e, k] with slopes [q, k, 3] of their shapes at q points."""
     eye = np.eye(3)
 
@@ -208,31 +209,18 @@ def _solid(n: int, nodes: np.ndarray, cells: np.ndarray, slopes: np.ndarray) -> 
     return PointProblem(3 * n, gather, first, last, scatter, "energy by grad", by_energy)
 
 
-def _grid(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The nodes of n³ cubes, and the eight of each."""
-    node = np.arange((n + 1) ** 3).reshape(n + 1, n + 1, n + 1)
-    corners = [node[i : i + n, j : j + n, k : k + n] for i, j, k in product((0, 1), repeat=3)]
-    return node, np.stack([c.ravel() for c in corners], axis=1)
-
-
 def bricks(n: int = 6) -> PointProblem:
     """Forces at the nodes of hyperelastic bricks with eight points each."""
-    node, cells = _grid(n)
-    ends = np.array([*product((-1.0, 1.0), repeat=3)])
-    slopes = []
-    for point in ends / np.sqrt(3):
-        f = (1 + ends * point) / 2
-        products = [np.prod(np.delete(f, d, 1), 1) for d in range(3)]
-        slopes.append(ends * np.stack(products, 1))
-    return _solid(node.size, node, cells, np.stack(slopes))
+    node, cells = cubes(n)
+    return _solid(node.size, cells, 2 * trilinear_slopes())
 
 
 def tetrahedra(n: int = 6) -> PointProblem:
     """Forces at the nodes of hyperelastic tetrahedra, five of each cube."""
-    node, cubes = _grid(n)
+    node, cells = cubes(n)
     five = np.array([[0, 1, 2, 4], [3, 2, 1, 7], [5, 4, 7, 1], [6, 7, 4, 2], [7, 1, 2, 4]])
     slopes = np.concatenate([-np.ones((1, 3)), np.eye(3)])
-    return _solid(node.size, node, cubes[:, five].reshape(-1, 4), slopes[None])
+    return _solid(node.size, cells[:, five].reshape(-1, 4), slopes[None])
 
 
 def shell(n: int = 20) -> PointProblem:
