@@ -162,7 +162,7 @@ def value_and_jacve(
     kernel: KernelMode = "auto",
     pin: PinMode = "auto",
 ) -> Callable[P, Any]:
-    """As `jacve`, with fun's value in front of the Jacobian.
+    """Returns a function of fun's value and its Jacobian, which `jacve` computes.
 
     Args:
       fun: as for `jacve`, and so are all others.

@@ -50,7 +50,7 @@ Edges = dict[tuple[int, int], Edge]
 
 
 def with_mask(e: Edge) -> Edge:
-    """The edge with a mask: zeros of its δs and its link, stored from then on, are masked."""
+    """Returns the edge with a mask for zeros of its δs and link, stored from then on."""
     mask = np.ones((1,) * len(labels_of(e.structure)), bool) if e.mask is None else e.mask
     return replace(e, mask=mask)
 
@@ -59,7 +59,7 @@ _meets_infinity: ContextVar[bool] = ContextVar("meets_infinity", default=False)
 
 
 def meeting_infinity(may: bool) -> AbstractContextManager[None]:
-    """Whether partials may be infinite, so that zeros which a sum stores are masked."""
+    """Has sums mask the zeros that they store, if partials may be infinite (a context)."""
     return setting(_meets_infinity, may)
 
 
@@ -76,8 +76,8 @@ def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
     return [with_mask(e) if stores(e) else e for e in several]
 
 
-def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
-    """`move` of an edge, which may only put its values into other places; its mask goes along."""
+def relayout(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
+    """Applies `move`, which may only put values into other places, to values and mask."""
     result = move(replace(e, mask=None))
     if e.mask is None:
         return result
@@ -102,8 +102,8 @@ def arranged(x: Array, labels: Sequence[Label], target: Sequence[Label]) -> Arra
 
 def spread(x: Array, labels: Sequence[Label], target: Sequence[Label], sizes: Any) -> Array:
     """Broadcasts values over further labels and puts them in the target's order."""
-    kept = [target.index(a) for a in target if a in labels]
-    return lax.broadcast_in_dim(arranged(x, labels, target), [sizes[a] for a in target], kept)
+    dimensions = [target.index(a) for a in target if a in labels]
+    return lax.broadcast_in_dim(arranged(x, labels, target), [sizes[a] for a in target], dimensions)
 
 
 def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
@@ -188,7 +188,7 @@ def keep_diagonal(e: Edge) -> Edge:
     if e.link is None:
         return e
     if e.structure.link is not Link.OPERATOR:
-        return moved(e, _keep_diagonal)
+        return relayout(e, _keep_diagonal)
     result = _keep_diagonal(e)
     if e.mask is None:
         return result
@@ -222,7 +222,7 @@ def _keep_diagonal(e: Edge) -> Edge:
 
 
 def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
-    """An edge's values on one side of its link, as vectors [valued axes, vector, near axes].
+    """Returns values on one side of an edge's link as vectors [valued axes, vector, near axes].
 
     There is a vector for each index of the `counted` axes, zero at all others along them.
     """
@@ -234,22 +234,24 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     n = len(rest)
     values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
     number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
-    own = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
-    mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in near)) == own, (number.size, *full))
+    position = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
+    mask = jnp.broadcast_to(
+        number.reshape(-1, *(1 for _ in near)) == position, (number.size, *full)
+    )
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
 
 def is_placed(e: Edge) -> bool:
-    """Whether an edge has a link whose places are known when tracing."""
+    """Returns whether an edge has a link whose places are known when tracing."""
     return isinstance(e.link, Selection) or (e.link is not None and e.link.gather is not None)
 
 
 def places(e: Edge) -> np.ndarray:
-    """The flat in index that each flat out index of an edge's link is joined to; -1 for none."""
+    """Returns the flat in index joined to each flat out index of an edge's link; -1 for none."""
     assert e.link is not None
-    found = columns(e.link)
-    assert found is not None
-    return found.astype(np.int32)
+    partners = columns(e.link)
+    assert partners is not None
+    return partners.astype(np.int32)
 
 
 def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
@@ -278,20 +280,20 @@ def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
 
 
 def _unfolded(x: Array, e: Edge) -> tuple[Array, list[Label]]:
-    """Values or mask of an edge with an axis for each axis of its link, and all their labels."""
+    """Returns values or mask with an axis for each axis of the edge's link, and all labels."""
     s = e.structure
     side, axes = ("out", s.link_out) if link_on_out(s) else ("in", s.link_in)
     sizes, have, shape = sizes_of(s), [], []
     for a, n in zip(labels_of(s), x.shape, strict=True):
-        own = [(side, k) for k in axes] if a == ("link", 0) else [a]
-        have += own
-        shape += [1 if n == 1 else sizes[b] for b in own]
+        unfolded = [(side, k) for k in axes] if a == ("link", 0) else [a]
+        have += unfolded
+        shape += [1 if n == 1 else sizes[b] for b in unfolded]
     return x if x.shape == tuple(shape) else x.reshape(shape), have
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:
     """Moves the δs at out axes `axes` into the link."""
-    return moved(e, lambda e: _absorb(e, axes)) if axes else e
+    return relayout(e, lambda e: _absorb(e, axes)) if axes else e
 
 
 def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
@@ -305,22 +307,22 @@ def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
     # Lay the values out along the linked axes of the side that stores them now, then move them.
     on_out = link_on_out(s)
     side = "out" if on_out else "in"
-    own = s.link_out if on_out else s.link_in
+    linked_axes = s.link_out if on_out else s.link_in
     alias = {("out", k): (side, k if on_out else s.pairs[k]) for k in axes}
-    linked = sorted([(side, a) for a in own] + list(alias.values()))
+    linked = sorted([(side, a) for a in linked_axes] + list(alias.values()))
     x, labels = stored_values(e), labels_of(s)
     if s.link_values:
         at = labels.index(("link", 0))
         shape = base.out_shape if on_out else base.in_shape
         x = x.reshape([*x.shape[:at], *shape, *x.shape[at + 1 :]])
-        labels = [*labels[:at], *((side, a) for a in own), *labels[at + 1 :]]
+        labels = [*labels[:at], *((side, a) for a in linked_axes), *labels[at + 1 :]]
     rest = [a for a in labels_of(target) if a != ("link", 0)]
     x = spread(x, [alias.get(a, a) for a in labels], [*rest, *linked], sizes_of(s))
     return _store_link(target, x, len(rest), link, on_out, e)
 
 
 def link_on_out(s: Structure) -> bool:
-    """Whether a link's values lie on the out side (the smaller one; out if equal)."""
+    """Returns whether a link's values lie on the out side (the smaller one; out if equal)."""
     out_size, in_size = s.linked_sizes
     return out_size <= in_size
 
@@ -372,7 +374,7 @@ def transpose(e: Edge) -> Edge:
     s = e.structure
     # Equal sides: both orientations store on their out side, so the values change sides.
     across = s.link_values and link_on_out(s) == link_on_out(algebra.transpose(s))
-    return moved(e, _transpose) if across else _transpose(e)
+    return relayout(e, _transpose) if across else _transpose(e)
 
 
 def _transpose(e: Edge) -> Edge:
@@ -413,7 +415,7 @@ def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: A
 
 
 def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
-    """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
+    """Selects like `jnp.where`, by a mask of x's rank, from an array or number, without a call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
     if not isinstance(other, Array):
         other = _filled(shape if prod(shape) <= limits.SMALL else (), other, x.dtype)
@@ -432,33 +434,33 @@ def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
 
 
 def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
-    """A mask in the order of the target's labels, of size one along those that it has not.
+    """Returns a mask in the order of the target's labels, of size one along those it lacks.
 
     Labels that the target has not must be of size one.
     """
     gone = [i for i, a in enumerate(labels) if a not in target]
     if gone:
         mask, labels = lax.squeeze(mask, gone), [a for a in labels if a in target]
-    kept = [a for a in target if a in labels]
-    order = [labels.index(a) for a in kept]
+    shared = [a for a in target if a in labels]
+    order = [labels.index(a) for a in shared]
     mask = mask if order == sorted(order) else mask.transpose(order)
-    sizes = dict(zip(kept, mask.shape, strict=True))
+    sizes = dict(zip(shared, mask.shape, strict=True))
     return mask.reshape([sizes.get(a, 1) for a in target])
 
 
 def reduce_mask(mask: Array, labels: Sequence[Hashable], keep: Sequence[Hashable]) -> Array:
-    """Where any entry along the labels that are not kept is there; those are of size one then."""
+    """Reduces a mask by `any` along the labels that are not in `keep`, to size one."""
     gone = [i for i, a in enumerate(labels) if a not in keep and mask.shape[i] != 1]
     return mask.any(axis=tuple(gone), keepdims=True) if gone else mask
 
 
 def both(a: Array | None, b: Array | None) -> Array | None:
-    """Where neither of two masks of one rank shuts an entry out; None is no mask."""
+    """Returns the conjunction of two masks of one rank; None is no mask."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
 
 
 def either(a: Array | None, b: Array | None) -> Array | None:
-    """Where not both of two masks of one rank shut an entry out; None is no mask."""
+    """Returns the disjunction of two masks of one rank; None is no mask."""
     return None if a is None or b is None else a | b

@@ -28,8 +28,8 @@ from veenv.engine.edge import (
     expand_to,
     keep_diagonal,
     link_on_out,
-    moved,
     reduce_mask,
+    relayout,
     select,
     spread,
     stored_values,
@@ -75,7 +75,7 @@ def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
 
 
 def _fewer_pulls(post: Edge, pre: Edge) -> bool:
-    """Whether post's operator takes far fewer passes by its results than over a diagonal of pre.
+    """Returns whether post's operator takes far fewer passes by results than over pre's diagonal.
 
     A diagonal that an operator meets is stored with its zeros and pushed through it, one pass for
     each entry.  Where the operator has few results it is pulled back from each of them instead, and
@@ -99,11 +99,11 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     """
     s, link = post.structure, post.link
     assert link is not None
-    kept = [(k, m) for k, m in diagonal_pairs(post) if pre.structure.pairs[m] != FREE]
-    stay = {m for _, m in kept}
+    diagonal = [(k, m) for k, m in diagonal_pairs(post) if pre.structure.pairs[m] != FREE]
+    stay = {m for _, m in diagonal}
     broken = [m for m in s.link_in if pre.structure.pairs[m] != FREE and m not in stay]
     pre = expand_pairs(pre, broken)
-    new_post, new_pre = product.push_left(s, pre.structure, kept)
+    new_post, new_pre = product.push_left(s, pre.structure, diagonal)
     # pre: spread over the linked middle axes, then apply the map.
     p = pre.structure
     linked: list[Label] = [("out", m) for m in s.link_in]
@@ -128,11 +128,11 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     pre = Edge(new_pre, arranged(x, have, target), pre.dtype, 1, pre.link, mask)
     if not s.link_values:
         return Edge(new_post, post.values, post.dtype, post.sign, mask=post.mask), pre
-    return moved(post, lambda e: _unlinked(e, new_post)), pre
+    return relayout(post, lambda e: _unlinked(e, new_post)), pre
 
 
 def _mask_through(link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int]) -> Array:
-    """The mask of what a link makes of masked values of a shape along some of their axes.
+    """Returns the mask of a link's results from masked values along some of their axes.
 
     Of an operator with values only the diagonal axes are known.
     """
@@ -143,19 +143,19 @@ def _mask_through(link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequ
     labels = list(range(len(shape)))
     rest = [a for a in labels if a not in axes]
     through = {k: axes[j] for k, j in link.diagonal}
-    kept = [*rest, *(through.get(k, -1 - k) for k in range(len(link.out_shape)))]
-    return align_mask(reduce_mask(mask, labels, kept), labels, kept)
+    labels_out = [*rest, *(through.get(k, -1 - k) for k in range(len(link.out_shape)))]
+    return align_mask(reduce_mask(mask, labels, labels_out), labels, labels_out)
 
 
 def _unlinked(post: Edge, target: Structure) -> Edge:
-    """A left factor without its link, which has been applied to the right factor instead."""
+    """Returns a left factor without its link, which has been applied to the right factor."""
     s, link = post.structure, post.link
     y = _values_at_end(post)
     assert y is not None
     assert link is not None
-    others = [a for a in labels_of(s) if a != ("link", 0)]
+    plain = [a for a in labels_of(s) if a != ("link", 0)]
     y = _on_side(y, link, stored_on_out=link_on_out(s), want_out=True)
-    have = [*others, *(("out", k) for k in s.link_out)]
+    have = [*plain, *(("out", k) for k in s.link_out)]
     # Middle axes were renumbered; linked ones are gone.
     kept_in = {m: i for i, m in enumerate(m for m in range(len(s.in_shape)) if m not in s.link_in)}
     have = [("in", kept_in[a[1]]) if a[0] == "in" else a for a in have]
@@ -181,20 +181,24 @@ def _compose(plan: Plan, post: Edge, pre: Edge) -> Edge:
     out_size, in_size = s.linked_sizes[0], p.linked_sizes[1]
     want_out, size = out_size <= in_size, min(out_size, in_size)
 
-    def on_axis(e: Edge, own: LinearMap, other: LinearMap | None, target: Structure) -> Edge:
+    def on_axis(e: Edge, link_map: LinearMap, other: LinearMap | None, target: Structure) -> Edge:
         x = _values_at_end(e)
         if x is not None:
             stored_on_out = link_on_out(e.structure)
-            x = _on_side(x, own, stored_on_out=stored_on_out, want_out=want_out)
+            x = _on_side(x, link_map, stored_on_out=stored_on_out, want_out=want_out)
             if other is not None:
                 n = x.ndim - len(other.in_shape if want_out else other.out_shape)
                 x = other.along(x, range(n, x.ndim), transposed=not want_out)
         return _link_as_axis(e, x, target, size)
 
-    kept = plan.contraction
-    left = moved(post, lambda e: on_axis(e, out_map, None if want_out else in_map, kept.post))
-    right = moved(pre, lambda e: on_axis(e, in_map, out_map if want_out else None, kept.pre))
-    inner = _contract(kept, left, right)
+    contraction = plan.contraction
+    left = relayout(
+        post, lambda e: on_axis(e, out_map, None if want_out else in_map, contraction.post)
+    )
+    right = relayout(
+        pre, lambda e: on_axis(e, in_map, out_map if want_out else None, contraction.pre)
+    )
+    inner = _contract(contraction, left, right)
     if inner.values is None:
         return Edge(result, None, inner.dtype, inner.sign, link)
     x, mask = inner.values, inner.mask
@@ -207,23 +211,23 @@ def _compose(plan: Plan, post: Edge, pre: Edge) -> Edge:
 
 
 def _values_at_end(e: Edge) -> Array | None:
-    """Values with the link's label last; None if the link carries no values."""
+    """Returns values with the link's label last; None if the link carries no values."""
     if not e.structure.link_values or e.values is None:
         return None
     labels = labels_of(e.structure)
-    others = [a for a in labels if a != ("link", 0)]
-    return arranged(e.values, labels, [*others, ("link", 0)])
+    plain = [a for a in labels if a != ("link", 0)]
+    return arranged(e.values, labels, [*plain, ("link", 0)])
 
 
 def _link_as_axis(e: Edge, on_side: Array | None, target: Structure, size: int) -> Edge:
-    """The edge with its link as one last paired axis; `on_side`: values on the storing side."""
+    """Returns the edge with its link as a last paired axis; `on_side`: values stored there."""
     if on_side is None:
         return Edge(target, e.values, e.dtype, e.sign)
-    others = [a for a in labels_of(e.structure) if a != ("link", 0)]
-    x = on_side.reshape([*on_side.shape[: len(others)], size])
+    plain = [a for a in labels_of(e.structure) if a != ("link", 0)]
+    x = on_side.reshape([*on_side.shape[: len(plain)], size])
     # Storage order: out axes, then the new last out axis, then in axes.
-    order = sorted([*others, ("link", 0)], key=lambda a: ("out", "link", "in").index(a[0]))
-    return Edge(target, arranged(x, [*others, ("link", 0)], order), e.dtype, e.sign)
+    order = sorted([*plain, ("link", 0)], key=lambda a: ("out", "link", "in").index(a[0]))
+    return Edge(target, arranged(x, [*plain, ("link", 0)], order), e.dtype, e.sign)
 
 
 def _contract(plan: Contraction, post: Edge, pre: Edge) -> Edge:
@@ -269,14 +273,14 @@ def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
     gone = [i for i, a in enumerate(labels) if a not in keep]
     if gone:
         x = x.sum(axis=tuple(gone))
-    kept = [a for a in dict.fromkeys(keep) if a in labels]
+    remaining = [a for a in dict.fromkeys(keep) if a in labels]
     if mask is not None:
-        mask = align_mask(reduce_mask(mask, labels, kept), labels, kept)
-    return Factor(arranged(x, [a for a in labels if a in keep], kept), kept, mask)
+        mask = align_mask(reduce_mask(mask, labels, remaining), labels, remaining)
+    return Factor(arranged(x, [a for a in labels if a in keep], remaining), remaining, mask)
 
 
 def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | None]:
-    """The one place where two edges' values are multiplied: values and mask of the product.
+    """Multiplies the values of two edges: the values and mask of their product.
 
     What the mask of one factor shuts out is zero in the other one, too, before they are multiplied:
     it may be infinite.  In a large sum this is done where a mask shuts out all that an entry
@@ -293,8 +297,8 @@ def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | N
         every = [*target, *summed]
         if prod(_sizes(x, y).values()) <= _SMALL:
             values, mask = _times(x, y, every)
-            found = sum_out(Factor(values, every, mask), target)
-            return found.values, found.mask
+            summed_factor = sum_out(Factor(values, every, mask), target)
+            return summed_factor.values, summed_factor.mask
     masks = [_mask_for(f, target) for f in (x, y)]
     if x.mask is not None or y.mask is not None:
         x, y = _shut_out(x, y), _shut_out(y, x)
@@ -343,15 +347,17 @@ def _times(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | No
 def _dot(
     x: Array, x_labels: list[Label], y: Array, y_labels: list[Label], target: list[Label]
 ) -> Array:
-    """Sum over the labels that both have and the target has not; the larger operand on the left."""
+    """Sums over labels that both have and the target lacks; the larger operand is on the left."""
     if x.size < y.size:
         x, x_labels, y, y_labels = y, y_labels, x, x_labels
     summed = [a for a in x_labels if a not in target]
     joint = [a for a in target if a in x_labels and a in y_labels]
-    own = [[a for a in target if a in labels and a not in joint] for labels in (x_labels, y_labels)]
-    left, right = [*joint, *own[0], *summed], [*joint, *summed, *own[1]]
+    free = [
+        [a for a in target if a in labels and a not in joint] for labels in (x_labels, y_labels)
+    ]
+    left, right = [*joint, *free[0], *summed], [*joint, *summed, *free[1]]
     x, y = arranged(x, x_labels, left), arranged(y, y_labels, right)
     batch = tuple(range(len(joint)))
     at = [[labels.index(a) for a in summed] for labels in (left, right)]
-    found = lax.dot_general(x, y, ((at[0], at[1]), (batch, batch)))
-    return arranged(found, [*joint, *own[0], *own[1]], target)
+    product = lax.dot_general(x, y, ((at[0], at[1]), (batch, batch)))
+    return arranged(product, [*joint, *free[0], *free[1]], target)

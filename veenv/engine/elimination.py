@@ -47,8 +47,8 @@ class Call:
         for node, shape, dtype in zip(
             self.rule.results, self.result_shapes, self.dtypes, strict=True
         ):
-            given = cotangents.get(node)
-            every.append(jnp.zeros((num_rows, *shape), dtype) if given is None else given)
+            cotangent = cotangents.get(node)
+            every.append(jnp.zeros((num_rows, *shape), dtype) if cotangent is None else cotangent)
         total: dict[int, Array] = {}
         pulled = jax.vmap(lambda *g: tuple(self.pull(g)))(*every)
         for node, x in zip(self.rule.operands, pulled, strict=True):
@@ -59,19 +59,19 @@ class Call:
 def elemental_edges(
     call: Call, elementals: Sequence[Elemental], outputs: frozenset[int]
 ) -> Iterator[Edge]:
-    """The edges that stand for a rule: of an output its own rows, of others no values at all."""
-    own: dict[int, dict[int, Array]] = {}
+    """Yields the edges of a rule: its rows for an output, no values for other nodes."""
+    rows_of: dict[int, dict[int, Array]] = {}
     for e in elementals:
         at = call.rule.results.index(e.target)
         if e.target not in outputs:
             yield Edge(e.partial.executed, None, call.dtypes[at])
             continue
-        if e.target not in own:
+        if e.target not in rows_of:
             shape = call.result_shapes[at]
             size = prod(shape)
             basis = jnp.eye(size, dtype=call.dtypes[at]).reshape(size, *shape)
-            own[e.target] = call.rows({e.target: basis}, size)
-        x = own[e.target][e.source]
+            rows_of[e.target] = call.rows({e.target: basis}, size)
+        x = rows_of[e.target][e.source]
         yield Edge(e.partial.executed, x.reshape(e.partial.executed.value_shape), x.dtype)
 
 
@@ -110,7 +110,7 @@ def dense(
 
 @dataclass(frozen=True)
 class Elimination:
-    """What is left of a graph after an elimination order."""
+    """The result of an elimination: the edges that remain, and what it counted."""
 
     # for every edge from an input to an output the partials that it is the sum of, or its entries
     # (`veenv.engine.sparse.entries`)
@@ -264,7 +264,7 @@ class Counts:
 
 
 def counts_of(graph: Graph, ids: tuple[int, ...], done: Elimination | None) -> Counts:
-    """What an elimination counted; by the graph where it could not (`done` is None)."""
+    """Returns the counts of an elimination; the graph's where `done`, which counts, is None."""
     literature = graph.costs(ids)
     if done is None:
         return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))

@@ -59,18 +59,18 @@ class Evaluated:
 def evaluate(
     linearisation: Linearisation,
     inputs: Sequence[Any],
-    others: Sequence[Any] = (),
+    leading: Sequence[Any] = (),
     around: Around | None = None,
 ) -> Evaluated:
     """Runs a program and computes the elemental partials that its graph needs.
 
-    A value is dropped after its last use. `others` take the place of the program's first constants,
+    A value is dropped after its last use. `leading` replace the program's first constants,
     arguments that are not differentiated by, where it was traced without them. With what is known
     `around` it, the programs of derivative rules are followed entry by entry.
     """
     program = linearisation.program
-    given = [*inputs, *others, *program.constants[len(others) :]]
-    values: dict[int, Any] = dict(enumerate(given))
+    arrays = [*inputs, *leading, *program.constants[len(leading) :]]
+    values: dict[int, Any] = dict(enumerate(arrays))
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge | Matrix]] = {}
     calls: list[Call] = []
@@ -163,7 +163,7 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
 def _custom(
     custom: Custom, ins: Sequence[Any], around: Around | None = None
 ) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
-    """What a custom rule returns as results, and the total partials of its linear program.
+    """Returns a custom rule's results, and the total partials of its linear program.
 
     With what is known `around` it, they are found entry by entry.
     """
@@ -191,15 +191,15 @@ def _is_diagonal(used: Sequence[Elemental]) -> bool:
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
-    """For each equation the variables that are read for the last time there."""
+    """Returns, for each equation, the variables that are read for the last time there."""
     program = linearisation.program
-    kept = {o for o in program.outputs if isinstance(o, int)}
+    returned = {o for o in program.outputs if isinstance(o, int)}
     if program.aux:
-        kept |= {a for a in program.aux[0] if isinstance(a, int)}
+        returned |= {a for a in program.aux[0] if isinstance(a, int)}
     last: dict[int, int] = {}
     for index, equation in enumerate(program.equations):
         for variable in (*equation.inputs, *equation.outputs):
-            if isinstance(variable, int) and variable not in kept:
+            if isinstance(variable, int) and variable not in returned:
                 last[variable] = index
     uses: dict[int, list[int]] = {}
     for variable, index in last.items():
@@ -241,62 +241,64 @@ def is_pushed(lin: Linearisation) -> bool:
 
 
 def whole_of(lin: Linearisation) -> Whole | None:
-    """The function that a program is one equation of, if it is."""
-    found = (e.primitive for e in lin.program.equations)
-    return next((p for p in found if isinstance(p, Whole)), None)
+    """Returns the function that a program is one equation of, if it is."""
+    primitives = (e.primitive for e in lin.program.equations)
+    return next((p for p in primitives if isinstance(p, Whole)), None)
 
 
 def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, Elimination]:
-    """The values of a program, and its dense Jacobian by forward mode.
+    """Computes the values of a program, and its dense Jacobian by forward mode.
 
     That of a program of one equation is by the mode that JAX has of it, with the fewer passes.
     """
     avals = lin.program.avals[: len(inputs)]
-    moving = [k for k, aval in enumerate(avals) if is_differentiable(aval)]
+    differentiable = [k for k, aval in enumerate(avals) if is_differentiable(aval)]
     plain = replace(lin, elementals=((),) * len(lin.elementals))
 
     def outputs(*values: Any) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
         full = list(inputs)
-        for k, value in zip(moving, values, strict=True):
+        for k, value in zip(differentiable, values, strict=True):
             full[k] = from_real(value, avals[k]) if lin.realify else value
-        found = evaluate(plain, full)
-        outs = list(map(jnp.asarray, found.outputs))
-        return [to_real(x) if lin.realify else x for x in outs], (found.outputs, found.aux)
+        evaluated = evaluate(plain, full)
+        outs = list(map(jnp.asarray, evaluated.outputs))
+        return [to_real(x) if lin.realify else x for x in outs], (evaluated.outputs, evaluated.aux)
 
-    given = [jnp.asarray(inputs[k]) for k in moving]
-    given = [to_real(x) if lin.realify else x for x in given]
-    numbers, complexes = tuple(range(len(given))), not lin.realify
+    arguments = [jnp.asarray(inputs[k]) for k in differentiable]
+    arguments = [to_real(x) if lin.realify else x for x in arguments]
+    numbers, complexes = tuple(range(len(arguments))), not lin.realify
     whole = whole_of(lin)
-    modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], given)
+    modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], arguments)
     for mode in modes:
         jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)
         with suppress(*([] if whole is None else [Exception])):  # said as of its equations
-            columns, (values, aux) = jacobian(*given)
+            columns, (values, aux) = jacobian(*arguments)
             break
     else:
         assert whole is not None
         raise whole.refused
     left: dict[tuple[int, int], Any] = {}
     for node, row in zip(lin.graph.outputs, columns, strict=True):
-        for source, x in zip(moving, row, strict=True):
+        for source, x in zip(differentiable, row, strict=True):
             if node is not None:
                 dense = algebra.dense(lin.graph.shapes[node], lin.graph.shapes[source])
                 left[source, node] = (Edge(dense, x.reshape(dense.value_shape), x.dtype),)
     return Evaluated(values, aux, {}), Elimination(left, (), ())
 
 
-def _modes(whole: Whole, fun: Callable[..., Any], given: Sequence[Any]) -> list[Callable[..., Any]]:
-    """JAX's modes, first one that surely is a mode of a function, of these the one of fewer passes.
+def _modes(
+    whole: Whole, fun: Callable[..., Any], operands: Sequence[Any]
+) -> list[Callable[..., Any]]:
+    """Returns JAX's modes: those surely available first, of these the one of fewer passes.
 
     What a rule closes over may be lost where the function is only traced.
     """
     if whole.backward:
         return [jax.jacrev]
-    outs = jax.eval_shape(fun, *given)
-    found = []
-    for mode, has, of in (jax.jacfwd, has_jvp, given), (jax.jacrev, has_vjp, outs):
+    outs = jax.eval_shape(fun, *operands)
+    ranked = []
+    for mode, has, of in (jax.jacfwd, has_jvp, operands), (jax.jacrev, has_vjp, outs):
         known = False
         with suppress(Exception):  # of a user's rule
-            known = has(fun, given)
-        found.append((not known, sum(x.size for x in of), mode))
-    return [mode for _, _, mode in sorted(found, key=lambda one: one[:2])]
+            known = has(fun, operands)
+        ranked.append((not known, sum(x.size for x in of), mode))
+    return [mode for _, _, mode in sorted(ranked, key=lambda one: one[:2])]

@@ -112,7 +112,7 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
 def _met(
     equation: Equation, by_operand: dict[int, Slopes], known: Known
 ) -> tuple[list[Array], list[np.ndarray | None]]:
-    """The slopes of an equation's operands by the same numbers, and the numbers of its results.
+    """Returns the slopes of an equation's operands by the same numbers, and its results' numbers.
 
     Where it is not known which numbers a result depends on, the slopes are by all.
     """
@@ -125,17 +125,18 @@ def _met(
     if facts(name).form == "move" and all(s.numbers is not None for s in several):
         most = max(len(s.values) for s in several)
         several = [_widened(s, most) for s in several]
-        given: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
+        operand_numbers: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
         for i, s in zip(by_operand, several, strict=True):
-            given[i] = s.numbers
+            operand_numbers[i] = s.numbers
         rows: Any = [
-            indexmap.move_elements(name, params, x, shape) for x in zip(*given, strict=True)
+            indexmap.move_elements(name, params, x, shape)
+            for x in zip(*operand_numbers, strict=True)
         ]
         return [s.values for s in several], [np.stack(of) for of in zip(*rows, strict=True)]
     if list(by_operand) == [0] and numbers is not None:
-        taken = indexmap.sources(equation, known)
-        if taken is not None:
-            return [several[0].values], [_moved(numbers, some) for some in taken]
+        index_maps = indexmap.sources(equation, known)
+        if index_maps is not None:
+            return [several[0].values], [_gathered(numbers, index_map) for index_map in index_maps]
     return [s.dense().values for s in several], [None] * len(equation.out_avals)
 
 
@@ -153,16 +154,16 @@ def _unary(fun: Any, x: Jet) -> Jet:
 
 
 def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[Array]:
-    """Sum of the second directional derivatives of an equation along the slopes."""
+    """Sums the second directional derivatives of an equation along the slopes."""
 
     def along(tangents: Sequence[Array]) -> list[Array]:
-        def moved(*at: Array) -> Any:
+        def first(*at: Array) -> Any:
             return jax.jvp(run, list(at), list(tangents))[1]
 
-        return jax.jvp(moved, list(values), list(tangents))[1]
+        return jax.jvp(first, list(values), list(tangents))[1]
 
-    found = jax.vmap(along)(list(slopes))
-    return [s if s.dtype == jax.dtypes.float0 else s.sum(axis=0) for s in found]
+    derivatives = jax.vmap(along)(list(slopes))
+    return [s if s.dtype == jax.dtypes.float0 else s.sum(axis=0) for s in derivatives]
 
 
 @dataclass(frozen=True)
@@ -181,15 +182,15 @@ class Slopes:
         return self.values.shape[1:]
 
     def dense(self) -> Slopes:
-        """The derivatives by each number."""
+        """Returns the derivatives by each number."""
         if self.numbers is None:
             return self
         if len(self.numbers) <= limits.THIN:
             every = jnp.arange(self.total, dtype=jnp.int32).reshape(-1, *[1] * len(self.shape))
-            found: Any = 0
+            total: Any = 0
             for k, number in enumerate(self.numbers):
-                found = found + jnp.where(every == number[None], self.values[k : k + 1], 0)
-            return Slopes(found, self.total)
+                total = total + jnp.where(every == number[None], self.values[k : k + 1], 0)
+            return Slopes(total, self.total)
         return _spread(self.values, self.numbers, self.total)
 
 
@@ -212,13 +213,13 @@ def aligned(several: Sequence[Slopes]) -> list[Slopes]:
 
 
 def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
-    """The slopes of the sum along some axes."""
+    """Returns the slopes of the sum along some axes."""
     if s.numbers is None:
         return Slopes(s.values.sum(axis=tuple(a + 1 for a in axes)), s.total)
     gone = prod(s.shape[a] for a in axes)
-    kept = [n for a, n in enumerate(s.shape) if a not in axes]
+    remaining = [n for a, n in enumerate(s.shape) if a not in axes]
     front = (0, *(a + 1 for a in axes), *(a + 1 for a in range(len(s.shape)) if a not in axes))
-    shape = (len(s.numbers) * gone, *kept)
+    shape = (len(s.numbers) * gone, *remaining)
     every = s.numbers.transpose(front).reshape(shape)
     values = s.values.transpose(front).reshape(shape)
     numbers, ranks = _union(every, s.total)
@@ -241,15 +242,15 @@ def _widened(s: Slopes, count: int) -> Slopes:
     return Slopes(values, s.total, np.concatenate([s.numbers, np.full(shape, -1, np.int32)]))
 
 
-def _moved(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """The numbers [k, *shape] of elements taken from an array, -1 where they are of none."""
+def _gathered(numbers: np.ndarray, index_map: np.ndarray) -> np.ndarray:
+    """Returns the numbers [k, *shape] of gathered elements, -1 where they are of none."""
     flat = np.append(numbers.reshape(len(numbers), -1), np.full((len(numbers), 1), -1), axis=1)
-    own = np.where(taken < flat.shape[1], taken, -1)
-    return flat[:, own].astype(np.int32)
+    at = np.where(index_map < flat.shape[1], index_map, -1)
+    return flat[:, at].astype(np.int32)
 
 
 def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each element its numbers [K, *shape], each once: ascending [k, *shape], then -1.
+    """Returns each element's numbers, each once: ascending [k, *shape], then -1.
 
     Also which of these each of the given ones is, k for none.
     """
@@ -260,13 +261,13 @@ def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
     first[1:] &= ascending[1:] != ascending[:-1]
     rank = np.cumsum(first, axis=0) - 1
     most = int(rank.max(initial=-1)) + 1
-    found = np.full((most, *numbers.shape[1:]), -1, np.int32)
+    union = np.full((most, *numbers.shape[1:]), -1, np.int32)
     slots = np.nonzero(first)
-    found[(rank[slots], *slots[1:])] = ascending[slots]
+    union[(rank[slots], *slots[1:])] = ascending[slots]
     rank = np.where(ascending < total, rank, most)
     ranks = np.empty_like(rank)
     np.put_along_axis(ranks, order, rank, axis=0)
-    return found, ranks
+    return union, ranks
 
 
 def _collected(values: Array, ranks: np.ndarray, size: int) -> Array:

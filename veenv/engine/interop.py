@@ -23,7 +23,7 @@ def filter_jacve(
     sparse_representation: bool = False,
     kernel: KernelMode = "auto",
 ) -> Callable[..., Any]:
-    """As `jacve` by the first argument, which may hold anything: only its float arrays count.
+    """Differentiates by the float arrays of the first argument, which may hold anything.
 
     Args:
       fun: function whose first argument is a pytree such as an `equinox.Module`.
@@ -66,7 +66,7 @@ def filter_jacve(
 
 
 def tree_allclose(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> bool:
-    """Whether two pytrees have one structure, and leaves of one shape that are close.
+    """Returns whether two pytrees have one structure, and leaves of one shape that are close.
 
     By default they may differ as correct Jacobians do that were rounded in other places. Sums of
     terms that cancel lose more than the last digit, by the size of their terms.
@@ -92,8 +92,8 @@ def tree_allclose(a: Any, b: Any, rtol: float | None = None, atol: float | None 
     largest = [float(np.max(x, initial=0, where=np.isfinite(x))) for x in sizes]
     rtol = max(1e-5, eps**0.5) if rtol is None else rtol
     atol = max(1e-8, 10 * eps * max(largest, default=0.0)) if atol is None else atol
-    (leaves, tree), (others, other_tree) = jax.tree.flatten(a), jax.tree.flatten(b)
-    if tree != other_tree or [*map(jnp.shape, leaves)] != [*map(jnp.shape, others)]:
+    (leaves, tree), (other_leaves, other_tree) = jax.tree.flatten(a), jax.tree.flatten(b)
+    if tree != other_tree or [*map(jnp.shape, leaves)] != [*map(jnp.shape, other_leaves)]:
         return False
-    pairs = zip(leaves, others, strict=True)
+    pairs = zip(leaves, other_leaves, strict=True)
     return all(bool(jnp.allclose(x, y, rtol=rtol, atol=atol)) for x, y in pairs)

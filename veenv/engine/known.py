@@ -1,4 +1,4 @@
-"""What is known of the values of a program's variables when it is traced.
+"""Evaluates, while tracing, the variables of a program that depend on constants alone.
 
 Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
 is worked out here at once, if it depends on nothing that is traced or differentiated by.
@@ -42,20 +42,20 @@ class Known:
       [2, 3]
     """
 
-    def __init__(self, program: Program, others: Known | None = None, of: Sequence[Any] = ()):
-        self._program, self._others, self._of = program, others, of
+    def __init__(self, program: Program, outer: Known | None = None, of: Sequence[Any] = ()):
+        self._program, self._outer, self._of = program, outer, of
         self._makers = {
             v: (e, k) for e in program.equations for k, v in enumerate(e.outputs) if v is not None
         }
-        self._found: dict[Any, np.ndarray | None] = {}
+        self._values: dict[Any, np.ndarray | None] = {}
 
     def __call__(self, atom: Any) -> np.ndarray | None:
-        """The value of a variable or `Literal`; None if it is not known."""
+        """Returns the value of a variable or `Literal`; None if it is not known."""
         if isinstance(atom, Literal):
             return None if _compat.is_traced(atom.value) else np.asarray(atom.value)
-        if atom not in self._found:
-            self._found[atom] = self._find(atom)
-        return self._found[atom]
+        if atom not in self._values:
+            self._values[atom] = self._find(atom)
+        return self._values[atom]
 
     def _find(self, variable: int) -> np.ndarray | None:
         program = self._program
@@ -63,8 +63,8 @@ class Known:
         if number < 0:
             return None
         if number < len(self._of):
-            assert self._others is not None
-            return self._others(self._of[number])
+            assert self._outer is not None
+            return self._outer(self._of[number])
         if variable not in self._makers:
             return held(program.constants[number])
         equation, k = self._makers[variable]
@@ -76,22 +76,22 @@ class Known:
         return None if any(x is None for x in ins) else results(equation, ins)[k]
 
     def quickly(self, atom: Any) -> np.ndarray | None:
-        """As a call, of constants and what NumPy makes of them; None where JAX would have to."""
+        """Returns a value that NumPy can compute; None where it would take JAX, or is not known."""
         return self(atom) if isinstance(atom, Literal) or atom in self._quick else None
 
     @functools.cached_property
     def _quick(self) -> set[Any]:
         """The constants, and the variables that NumPy mostly makes of them."""
         count = self._program.num_inputs
-        found = {*range(count, count + len(self._program.constants))}
+        quick = {*range(count, count + len(self._program.constants))}
         for e in self._program.equations:
-            if e.primitive.name in _QUICK and found.issuperset(walk.operands(e)):
-                found.update(v for v in e.outputs if v is not None)
-        return found
+            if e.primitive.name in _QUICK and quick.issuperset(walk.operands(e)):
+                quick.update(v for v in e.outputs if v is not None)
+        return quick
 
 
 def held(constant: Any, most: float = inf) -> np.ndarray | None:
-    """A constant's numbers; None if it is traced, holds keys, or holds more than `most` numbers."""
+    """Returns a constant's numbers; None if traced, of keys, or more than `most`."""
     plain = isinstance(constant, (jax.Array, np.ndarray, np.generic, int, float))
     if not plain or _compat.is_traced(constant) or is_key(constant):
         return None
@@ -103,17 +103,17 @@ def is_exact(dtype: Any) -> bool:
     return dtype == np.bool_ or jax.numpy.issubdtype(dtype, np.integer)
 
 
-def _converts(given: Any, wanted: Any) -> bool:
-    """Whether NumPy converts numbers from one dtype to another as JAX does: rounded once."""
-    if not is_exact(given) and given not in (np.float32, np.float64):
+def _converts(source: Any, wanted: Any) -> bool:
+    """Returns whether NumPy converts from one dtype to another as JAX does: rounded once."""
+    if not is_exact(source) and source not in (np.float32, np.float64):
         return False
     if is_exact(wanted):
-        return is_exact(given)
+        return is_exact(source)
     return wanted in (np.float32, np.float64, np.complex64, np.complex128)
 
 
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
-    """The results of an equation at known operands, one array each."""
+    """Returns the results of an equation at known operands, one array each."""
     name, aval = equation.primitive.name, equation.out_avals[0]
     if name in _SIMPLE and (name != "div" or aval.dtype in (np.float32, np.float64)):
         with np.errstate(all="ignore"):
@@ -122,9 +122,9 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.sum(ins[0], tuple(equation.params["axes"]), aval.dtype)]
     if facts(name).selects and len(ins) == 3:
         return [np.where(ins[0], ins[2], ins[1])]
-    moved = indexmap.move_elements(name, equation.params, ins, aval.shape)
-    if moved is not None:
-        return moved
+    rearranged = indexmap.move_elements(name, equation.params, ins, aval.shape)
+    if rearranged is not None:
+        return rearranged
     if name == "convert_element_type" and _converts(ins[0].dtype, aval.dtype):
         return [ins[0].astype(aval.dtype)]
     if name == "iota" and _converts(np.dtype(int), aval.dtype):
@@ -133,5 +133,5 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         counted = counted.reshape(-1, *(1 for _ in aval.shape[axis + 1 :]))
         return [np.broadcast_to(counted, aval.shape)]
     with jax.ensure_compile_time_eval():
-        given = [jax.numpy.asarray(x) for x in ins]
-        return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]
+        operands = [jax.numpy.asarray(x) for x in ins]
+        return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, operands)]

@@ -117,15 +117,15 @@ class SparseSolver(lx.AbstractLinearSolver):
 
 
 def operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
-    """The Jacobian of `fun` at x, between raveled pytrees: a `SparseOperator`, tagged if told."""
+    """Returns the Jacobian of `fun` at x, between raveled pytrees: a `SparseOperator`."""
     flat, unravel = ravel_pytree(x)
 
     def raveled(flat: Array) -> Array:
         return ravel_pytree(fun(unravel(flat)))[0]
 
     matrix = jacve(raveled, sparse_representation=True)(flat)
-    found = SparseOperator(matrix, _like(fun, x), _like(lambda x: x, x))
-    return lx.TaggedLinearOperator(found, tags) if tags else found
+    sparse = SparseOperator(matrix, _like(fun, x), _like(lambda x: x, x))
+    return lx.TaggedLinearOperator(sparse, tags) if tags else sparse
 
 
 def as_sparse(op: Any) -> SparseOperator:

@@ -24,7 +24,7 @@ from veenv.rules.table import facts
 
 
 def run(closed: Any, points: Mapping[Any, float], operands: Sequence[Any]) -> list[Any]:
-    """The results of a closed jaxpr at arrays, with the pins that are needed, as `stored_from`."""
+    """Runs a closed jaxpr with the barriers that `stored_from` finds worth it."""
     jaxpr = _compat.open_jaxpr(closed)
     once = shared(jaxpr)
 
@@ -38,8 +38,8 @@ def run(closed: Any, points: Mapping[Any, float], operands: Sequence[Any]) -> li
         pairs = zip(equation.outvars, outs, strict=True)
         return [jax.lax.optimization_barrier(x) if v in once else x for v, x in pairs]
 
-    variables, given = (*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands)
-    read = walk.run(jaxpr, dict(zip(variables, given, strict=True)), step)
+    variables, arrays = (*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands)
+    read = walk.run(jaxpr, dict(zip(variables, arrays, strict=True)), step)
     return list(map(read, jaxpr.outvars))
 
 
@@ -63,7 +63,7 @@ _FAR = 200
 
 
 def stored_from(closed: Any) -> dict[Any, float]:
-    """For each result of a barrier the number of points from which on it is stored, if ever.
+    """Returns the number of points from which on each barrier's result is stored, if ever.
 
     What is stored costs more than loading it and would be repeated. What is joined of parts that
     cost more than that is read by indices, and is no loop but branches unless stored.
@@ -87,24 +87,24 @@ def stored_from(closed: Any) -> dict[Any, float]:
 
 
 def shared(jaxpr: Any) -> frozenset[Any]:
-    """What does not depend on the arguments, is computed, and meets what does.
+    """Returns computed variables that depend on no argument and meet ones that do.
 
     A batch shares it: it is computed once and stored, not in the loop over all points, where the
     pads of a stencil, say, would be branches for every entry.
     """
     varying = walk.dependent(jaxpr, jaxpr.invars)
     computed: dict[Any, int] = {}
-    found = set()
+    constants = set()
     for equation in jaxpr.eqns:
         atoms = walk.operands(equation)
         name = equation.primitive.name
         if any(a in varying for a in atoms):
-            found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
+            constants.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
         elif _is_inlined(name) or name in BARRIERS:
-            own = {"free": 0, "branch": _SHARED}.get(facts(name).cost or "", 1)
-            total = min(_WORTH, own + sum(computed.get(a, 0) for a in atoms))
+            cost = {"free": 0, "branch": _SHARED}.get(facts(name).cost or "", 1)
+            total = min(_WORTH, cost + sum(computed.get(a, 0) for a in atoms))
             computed.update(dict.fromkeys(equation.outvars, total))
-    return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+    return frozenset(v for v in constants if jnp.issubdtype(v.aval.dtype, jnp.inexact))
 
 
 def _is_inlined(name: str) -> bool:
@@ -114,7 +114,7 @@ def _is_inlined(name: str) -> bool:
 
 @dataclass
 class _Flow:
-    """Who computes and who uses which variable."""
+    """The data flow of a jaxpr: makers and users of its variables."""
 
     makers: Mapping[Any, Any]  # the equation that computes a variable
     users: Mapping[Any, Sequence[Any]]  # the equations that use it
@@ -126,17 +126,17 @@ class _Flow:
     far: int
 
     def stored(self, barriers: Sequence[Any]) -> list[Any]:
-        """Those of some barriers, in the order of the program, that are worth it."""
-        self._kept: set[Any] = set()
-        found = []
+        """Selects the barriers that are worth it, in the order of the program."""
+        self._stored: set[Any] = set()
+        selected = []
         for barrier in barriers:
             if self._is_worth(barrier):
-                self._kept.update(barrier.outvars)
-                found.append(barrier)
-        return found
+                self._stored.update(barrier.outvars)
+                selected.append(barrier)
+        return selected
 
     def _is_worth(self, barrier: Any) -> bool:
-        """Whether storing saves more than it costs, given what is stored before it."""
+        """Returns whether storing saves more than it costs, given what is stored before it."""
         value, source = barrier.outvars[0], barrier.invars[0]
         maker = None if walk.is_literal(source) else self.makers.get(source)
         joined = maker is not None and facts(maker.primitive.name).cost == "join"
@@ -150,11 +150,11 @@ class _Flow:
         return cost > 0 and self._repeats(value, ceil(_LOOP / cost) + (not joined))
 
     def _cost(self, atom: Any, most: int) -> int:
-        """Operations for an entry of a value out of what is stored, up to a number."""
+        """Counts operations for an entry of a value out of what is stored, up to `most`."""
         total, seen, waiting = 0, set(), [atom]
         while waiting and total < most:
             v = waiting.pop()
-            if walk.is_literal(v) or v in seen or v in self._kept or v not in self.varying:
+            if walk.is_literal(v) or v in seen or v in self._stored or v not in self.varying:
                 continue
             seen.add(v)
             equation = self.makers.get(v)
@@ -169,7 +169,7 @@ class _Flow:
         return total
 
     def _repeats(self, value: Any, times: int) -> bool:
-        """Whether at least so many uses of an entry are in loops that would each compute it."""
+        """Returns whether at least `times` uses of an entry are in loops that each compute it."""
         total, waiting, seen = 0, [(value, 1)], set()
         while waiting and total < times:
             v, spread = waiting.pop()
@@ -190,7 +190,7 @@ class _Flow:
         return total >= times
 
     def _grown(self, value: Any, spread: Any) -> int:
-        """How often an entry is computed where it is spread; a single one before the loop."""
+        """Returns how often an entry is computed where it is broadcast; a single one once."""
         size = prod(value.aval.shape)
         if size <= 1 and self.batch < _LARGE:
             return 1

@@ -1,4 +1,4 @@
-"""The record of what is asked for: a transformation of a function, with all of its options."""
+"""The record of a request: a transformation of a function, with all of its options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ into arrays at last."""
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for of a function: options of `jacve`, the order and argnums as plain ones."""
+    """A request: options of `jacve` and similar functions, the order and argnums as plain ones."""
 
     order: OrderLike
     argnums: int | tuple[int, ...]
@@ -47,7 +47,7 @@ class Request:
         return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
 
     def by_complex(self, program: Program) -> bool:
-        """Whether all partials are complex numbers; otherwise variables are pairs of real ones."""
+        """Returns whether all partials are complex; otherwise variables are pairs of real ones."""
         return self.holomorphic and are_analytic(program.equations)
 
     def result(self, returned: Any, jacobian: Any, counts: Any = None) -> Any:

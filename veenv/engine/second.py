@@ -134,8 +134,8 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
             program = linearise(program).program  # with the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         with equal_bodies_once():
-            found = laplacians(program, leaves)
-        return jax.tree.unflatten(program.out_tree, found)
+            values = laplacians(program, leaves)
+        return jax.tree.unflatten(program.out_tree, values)
 
     return of
 
@@ -144,14 +144,14 @@ def _by_hessian(fun: Callable[..., Any], args: Any, kwargs: Any, argnum: int) ->
     """Returns the Laplacian as the sum of the diagonals of the Hessians by each leaf."""
     leaves, tree = jax.tree.flatten(args[argnum])
 
-    def moved(k: int, x: Any) -> Any:
+    def at_leaf(k: int, x: Any) -> Any:
         changed = jax.tree.unflatten(
             tree, [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
         )
         return fun(*args[:argnum], changed, *args[argnum + 1 :], **kwargs)
 
     def diagonals(k: int) -> Any:
-        second = jax.jacfwd(jax.jacfwd(functools.partial(moved, k)))(jnp.ravel(leaves[k]))
+        second = jax.jacfwd(jax.jacfwd(functools.partial(at_leaf, k)))(jnp.ravel(leaves[k]))
         return jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), second)
 
     return jax.tree.map(lambda *several: sum(several), *map(diagonals, range(len(leaves))))
@@ -199,7 +199,7 @@ def sparse_solver() -> Any:
 def _gradient(
     fun: Callable[..., Any], argnums: Any, *, has_aux: bool, holomorphic: bool
 ) -> Callable[..., Any]:
-    """The gradient of a function, or its Jacobian where it returns more than one number."""
+    """Returns the gradient of a function, or its Jacobian of more than one number."""
 
     @functools.wraps(fun, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -207,9 +207,9 @@ def _gradient(
         hidden = hiding_aux(fun, has_aux)
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            found = hidden(*args, **kwargs)
-            returned.append(found[0] if has_aux else found)
-            return found
+            result = hidden(*args, **kwargs)
+            returned.append(result[0] if has_aux else result)
+            return result
 
         def by(mode: Callable[..., Any]) -> Any:
             return mode(noted, argnums, has_aux=has_aux, holomorphic=holomorphic)(*args, **kwargs)
@@ -232,7 +232,7 @@ def _gradient(
 def _is_symmetric(
     fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any, has_aux: bool
 ) -> bool:
-    """Whether the Jacobian of a function's gradient is known to be symmetric.
+    """Returns whether the Jacobian of a function's gradient is known to be symmetric.
 
     The function returns one number then. It need not be symmetric where the derivative of a part
     is the user's own, or rests on an assumption.

@@ -1,4 +1,4 @@
-"""Sums of partials, kept as terms for as long as a policy says: what merges, what becomes dense.
+"""Sums of partials, stored as terms as long as a policy says: what merges, what becomes dense.
 
 The sum of two partials with different structures (a diagonal and a shifted one, say) is dense, and
 the algebra counts it so.  Forming it at once would write and read a dense array for every term.
@@ -57,23 +57,23 @@ def gathered(terms: Sequence[Edge]) -> tuple[Terms, bool]:
     lines: dict[Hashable, list[Edge]] = {}
     for term in merged(terms, kind):
         lines.setdefault(line(term), []).append(term)
-    kept: list[Edge] = []
+    terms_left: list[Edge] = []
     for several in lines.values():
         valued = any(term.structure.link_values for term in several)
-        kept += [reduce(merge, several)] if valued else several
-    s = kept[0].structure
+        terms_left += [reduce(merge, several)] if valued else several
+    s = terms_left[0].structure
     size = prod(s.out_shape) * prod(s.in_shape)
-    return tuple(kept), len(kept) > 1 and sum(map(num_entries, kept)) >= size
+    return tuple(terms_left), len(terms_left) > 1 and sum(map(num_entries, terms_left)) >= size
 
 
 def merged(terms: Sequence[Edge], key: Callable[[Edge], Hashable]) -> list[Edge]:
-    """The terms that may have entries, those with equal keys as one; one term if there is none."""
-    found: dict[Hashable, Edge] = {}
+    """Merges the terms that may have entries by key; one term if there is none."""
+    by_key: dict[Hashable, Edge] = {}
     for term in terms:
         if not empty(term):
             name = key(term)
-            found[name] = merge(found[name], term) if name in found else term
-    return list(found.values()) or [terms[0]]
+            by_key[name] = merge(by_key[name], term) if name in by_key else term
+    return list(by_key.values()) or [terms[0]]
 
 
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
@@ -83,35 +83,35 @@ def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
 
 
 def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:
-    """The terms that have all their places in another one, without link, are added to it.
+    """Adds terms that have all their places in another one, without link, to it.
 
     A diagonal and blocks on it are blocks, and so are columns of blocks and whole blocks.
     """
-    kept: list[Edge] = []
+    separate: list[Edge] = []
     for t in sorted(terms, key=num_entries, reverse=True):
-        for n, larger in enumerate(kept):
+        for n, larger in enumerate(separate):
             total = algebra.add(larger.structure, t.structure)
             if larger.link is None and total.pairs == larger.structure.pairs:
-                kept[n] = edge.add(larger, t)
+                separate[n] = edge.add(larger, t)
                 break
         else:
-            kept.append(t)
-    return kept
+            separate.append(t)
+    return separate
 
 
 def empty(e: Edge) -> bool:
-    """Whether a selection is known to select nothing."""
+    """Returns whether a selection is known to select nothing."""
     return isinstance(e.link, Selection) and not e.link.places.size
 
 
 def line(e: Edge) -> tuple[Hashable, ...]:
-    """What two terms must share to be merged, where selections of one diagonal may be joined."""
-    found = e.link.places.line if isinstance(e.link, Selection) else None
-    return kind(e) if found is None else (*kind(e)[:-1], found)
+    """Returns a key of terms that may be merged, selections of one diagonal among them."""
+    diagonal = e.link.places.line if isinstance(e.link, Selection) else None
+    return kind(e) if diagonal is None else (*kind(e)[:-1], diagonal)
 
 
 def kind(e: Edge) -> tuple[Hashable, ...]:
-    """What two terms must share to be merged: the places of their entries."""
+    """Returns a key of terms that have their entries at the same places."""
     s = e.structure
     key = None if e.link is None else e.link.key
     return (s.pairs, s.link, s.link_out, s.link_in, key)
@@ -158,19 +158,19 @@ def merge(a: Edge, b: Edge) -> Edge:
 
 
 def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
-    """A term stored as `target` on a link whose line it has a part of; zero on the rest."""
+    """Returns a term on a longer link of its line, stored as `target`; zero on the rest."""
     x = respread(e, target)
     if isinstance(e.link, Selection) and e.link.key != link.key:
         assert x.values is not None
         places = e.link.places
-        own = (places if link_on_out(target) else places.T).columns() >= 0
+        on_part = (places if link_on_out(target) else places.T).columns() >= 0
         shape = [
             n if a == ("link", 0) else 1
             for a, n in zip(labels_of(target), x.values.shape, strict=True)
         ]
-        own = jnp.asarray(own).reshape(shape)
-        mask = None if x.mask is None else x.mask & own
-        x = replace(x, values=select(own, x.values, 0), mask=mask)
+        on_part = jnp.asarray(on_part).reshape(shape)
+        mask = None if x.mask is None else x.mask & on_part
+        x = replace(x, values=select(on_part, x.values, 0), mask=mask)
     return replace(x, link=link)
 
 
@@ -178,7 +178,7 @@ E = TypeVar("E")
 
 
 class Policy(Protocol[E]):
-    """What the edges of an elimination are, and when sums of them become dense.
+    """The representation of edges in an elimination, and the rule when sums become dense.
 
     Attributes:
       multiplications: multiplications executed, as far as the policy counts them.
@@ -257,8 +257,8 @@ class AsCounted:
         s = reduce(algebra.add, products)
         assert s.link is Link.NONE
         x = x.reshape(*s.out_shape, *s.in_shape)
-        kept = [*s.out_values, *s.in_values]
-        return Edge(s, x[tuple(slice(None) if valued else 0 for valued in kept)], x.dtype)
+        valued_axes = [*s.out_values, *s.in_values]
+        return Edge(s, x[tuple(slice(None) if valued else 0 for valued in valued_axes)], x.dtype)
 
 
 class Sum:
@@ -321,7 +321,7 @@ def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[E
 
 
 def _has_places(e: Edge) -> bool:
-    """Whether the places of an edge's entries are known when tracing."""
+    """Returns whether the places of an edge's entries are known when tracing."""
     return e.link is None or is_placed(e)
 
 
@@ -330,14 +330,14 @@ def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
 
 
 def _collected(several: Sequence[Edge]) -> list[Edge]:
-    """The terms, those on one line of places merged, links of unknown places dense."""
+    """Merges terms on one line of places; makes links of unknown places dense."""
     masked = any(e.mask is not None for e in several)
     several = [with_mask(e) if masked and not _has_places(e) else e for e in several]
     return merged([e if _has_places(e) else expand_link(e) for e in several], line)
 
 
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
-    """The sum of terms stored as `target`: selections that do not overlap share one pass."""
+    """Adds terms, stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
     dtype = _compat.promoted(*dtypes)
     several = with_zeros(several, target)
@@ -355,12 +355,12 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
         total, covered = jnp.zeros((), dtype), []
         for e in group:
             mask, values = placed(e, target)
-            own = places(e)
-            if any(((own == other) & (own >= 0)).any() for other in covered):
+            partners = places(e)
+            if any(((partners == other) & (partners >= 0)).any() for other in covered):
                 parts.append(total)
                 total, covered = jnp.zeros((), dtype), []
             total = select(mask, values.astype(dtype), total)
-            covered.append(own)
+            covered.append(partners)
             masks.append(mask)
         parts.append(total)
     mask = reduce(either, masks)

@@ -31,7 +31,7 @@ def anywhere(
     fun: Callable[..., Any],
     request: Request,
 ) -> Callable[..., Any]:
-    """A transformation of a function, for `x64` on or off and for arrays on any mesh.
+    """Returns a transformation of a function for `x64` on or off and for arrays on any mesh.
 
     A block has the sharding of a row, which lies as the input does, and of a gradient's Jacobian
     that of a column; a sparse one has none.
@@ -41,21 +41,21 @@ def anywhere(
     def typed(result: Any, args: Sequence[Any], returned: Specs) -> Specs:
         wanted = normalise_argnums(request.argnums, len(args))
         inputs = jax.tree.leaves([args[a] for a in wanted])
-        found: Specs = []
+        specs: Specs = []
         for name, part in zip(names, result if len(names) > 1 else (result,), strict=True):
             count = jax.tree.structure(part).num_leaves
             if name == "gradient" and not sparse:
-                found += [
+                specs += [
                     PartitionSpec(*of, *[None] * x.ndim)
                     for of, x in itertools.product(returned[: count // len(inputs)], inputs)
                 ]
             elif name == "jacobian" and not sparse:
-                found += [spec_of(x) for _ in range(count // len(inputs)) for x in inputs]
+                specs += [spec_of(x) for _ in range(count // len(inputs)) for x in inputs]
             elif name in ("value", "aux"):
-                found += returned[len(returned) - count :]
+                specs += returned[len(returned) - count :]
             else:
-                found += [PartitionSpec()] * count
-        return found
+                specs += [PartitionSpec()] * count
+        return specs
 
     def on_any_mesh(fun: Callable[..., Any]) -> Callable[..., Any]:
         return with_automatic_axes(make, fun, typed)
@@ -64,7 +64,7 @@ def anywhere(
 
 
 class _CanonicalDtypeError(Exception):
-    """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
+    """Raised where 64-bit numbers are to be computed with while `x64` is off."""
 
 
 def check_types(
@@ -78,8 +78,8 @@ def check_types(
     children, node = program.out_tree.children(), program.out_tree.node_data()
     pair = node is not None and node[0] in (tuple, list) and len(children) == 2
     first = children[0].num_leaves if pair else 0
-    given = program.avals[: program.num_inputs]
-    for kind, avals in (("argument", given), ("output", program.out_avals)):
+    inputs_avals = program.avals[: program.num_inputs]
+    for kind, avals in (("argument", inputs_avals), ("output", program.out_avals)):
         either = kind == "argument" and not holomorphic
         wanted = "complex" if holomorphic else "floating-point" if either else "real"
         for number, aval in enumerate(avals):
@@ -112,17 +112,17 @@ def check_types(
 
 
 def _places(arguments: dict[int, Any]) -> list[str]:
-    """Where each leaf of some arguments is, in words; empty of one argument that is a leaf."""
-    found = []
+    """Describes in words the place of each leaf of arguments; empty of one leaf alone."""
+    descriptions = []
     for a, tree in arguments.items():
         for path, _ in jax.tree_util.tree_leaves_with_path(tree):
             where = f"argument {a}" * (len(arguments) > 1) + jax.tree_util.keystr(path)
-            found.append(" at " + where if where else "")
-    return found
+            descriptions.append(" at " + where if where else "")
+    return descriptions
 
 
 def _places_in(tree: Any) -> list[str]:
-    """Where each leaf of an output is; empty of containers that hold arrays only."""
+    """Describes in words the place of each leaf of an output; empty of plain containers."""
     try:
         return _places({0: jax.tree.unflatten(tree, range(tree.num_leaves))})
     except Exception:  # whatever a container's own checks raise
@@ -135,7 +135,7 @@ def _at_own_width(
     argnums: int | Iterable[int],
     has_aux: bool,
 ) -> Callable[..., Any]:
-    """A transformation of a function that has dtypes as JAX's own ones, `x64` on or off.
+    """Returns a transformation with dtypes like JAX's transformations, `x64` on or off.
 
     What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
     the function itself sees the option as it is.
@@ -146,10 +146,10 @@ def _at_own_width(
     @functools.wraps(fun, updated=())
     def narrow(*args: Any, **kwargs: Any) -> Any:
         with jax.enable_x64(False):
-            found = hidden(*args, **kwargs)
+            result = hidden(*args, **kwargs)
             if not has_aux:
-                return jax.tree.map(_narrowed, found)
-            out, aux = found
+                return jax.tree.map(_narrowed, result)
+            out, aux = result
             return jax.tree.map(_narrowed, out), aux
 
     @functools.wraps(plain, updated=())
@@ -158,29 +158,32 @@ def _at_own_width(
         try:
             return _shown(plain(*args, **kwargs))
         except _CanonicalDtypeError:
-            own = set(normalise_argnums(argnums, len(args)))
-            given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
-            others = jax.tree.map(_array, kwargs)
+            differentiated = set(normalise_argnums(argnums, len(args)))
+            narrowed = [
+                jax.tree.map(_narrowed if a in differentiated else _array, x)
+                for a, x in enumerate(args)
+            ]
+            keywords = jax.tree.map(_array, kwargs)
             with jax.enable_x64(True):
-                return _shown(make(narrow)(*given, **others))
+                return _shown(make(narrow)(*narrowed, **keywords))
 
     return run
 
 
-def _shown(found: Any) -> Any:
-    """A result with its auxiliary output, which is on its first or second level, as it was."""
-    if isinstance(found, HiddenAux):
-        return found.shown()
-    return tuple(map(_shown, found)) if type(found) is tuple else found
+def _shown(result: Any) -> Any:
+    """Unwraps an auxiliary output, which is on the first or second level of a result."""
+    if isinstance(result, HiddenAux):
+        return result.shown()
+    return tuple(map(_shown, result)) if type(result) is tuple else result
 
 
 def _array(x: Any) -> Any:
-    """An array of NumPy as JAX takes it with `x64` off."""
+    """Converts an array of NumPy as JAX does with `x64` off."""
     return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
 def _narrowed(x: Any) -> Any:
-    """The same, of Python's numbers too."""
+    """Converts an array of NumPy or a Python number as JAX does with `x64` off."""
     return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else _array(x)
 
 
@@ -233,7 +236,7 @@ _alike = functools.cache(_Alike)  # one object, by which JAX caches what it call
 
 
 def _first_of(params: Any) -> Any:
-    """Parameters of an equation with the first of equal bodies."""
+    """Returns parameters of an equation with the first of equal bodies."""
     if isinstance(params, dict):
         return {name: _first_of(x) for name, x in params.items()}
     if isinstance(params, (tuple, list)):
@@ -265,7 +268,7 @@ def _first(body: _Body) -> Any:
 
 
 def _computed(closed: Any) -> Iterator[Hashable]:
-    """What decides what a jaxpr computes: all but names, lines and derivative rules."""
+    """Yields what decides what a jaxpr computes: all but names, lines and derivative rules."""
     jaxpr = _compat.open_jaxpr(closed)
     inputs = *jaxpr.invars, *jaxpr.constvars
     numbers = {v: n for n, v in enumerate(inputs)}
@@ -289,14 +292,14 @@ def _atom(atom: Any, numbers: dict[Any, int]) -> Hashable:
 
 
 def _constant(value: Any) -> Hashable:
-    """An array of JAX by itself, which the first body keeps; one of NumPy may have changed."""
+    """Returns a key of a constant: the identity of a JAX array, the bytes of a NumPy array."""
     if isinstance(value, jax.Array):
         return id(value)
     return value.dtype, value.shape, value.tobytes()
 
 
 def _plain(value: Any) -> Hashable:
-    """A parameter as something with equality, in which 1, 1.0 and True are not the same."""
+    """Returns a parameter as something with equality, in which 1, 1.0 and True differ."""
     if isinstance(value, dict):
         return tuple((name, _plain(x)) for name, x in sorted(value.items()))
     if isinstance(value, (tuple, list)):
