@@ -142,7 +142,11 @@ def index_axis_mappings(equation: Any) -> list[AxisMapping]:
 def has_axis_mappings(name: str) -> bool:
     """Returns whether a primitive's axis mappings follow from its record or parameters alone."""
     known = facts(name)
-    return known.whole is not None or name in _BY_NAME or known.form == "window"
+    return (
+        known.whole is not None
+        or name in _BY_NAME
+        or known.form in ("convolution", "dot", "window")
+    )
 
 
 def _apart(equation: Any, whole: str | int, shapes: _Shapes, out: tuple[int, ...]) -> _Mappings:
@@ -257,8 +261,6 @@ def _partner(places: np.ndarray, k: int, shape: tuple[int, ...], start: int) -> 
 _BY_NAME: dict[str, Callable[[Any, _Shapes, tuple[int, ...]], _Mappings]] = {
     **dict.fromkeys(named(form="put") - {"dynamic_update_slice"}, _windows),
     "call_hi_primitive": _class,
-    "conv_general_dilated": _convolution,
-    "dot_general": lambda equation, *_: Product.of(equation).axis_mappings(),
     "fft": lambda equation, shapes, out: _apart(
         equation, len(equation.params["fft_lengths"]), shapes, out
     ),
@@ -266,4 +268,8 @@ _BY_NAME: dict[str, Callable[[Any, _Shapes, tuple[int, ...]], _Mappings]] = {
     "triangular_solve": _solve,
     "tridiagonal_solve": _solve,
 }
-_BY_FORM = {"move": _moves, "solve": _of_solver, "window": _reach}
+_BY_FORM: dict[str, Callable[[Any, _Shapes, tuple[int, ...]], _Mappings]] = {
+    "convolution": _convolution,
+    "dot": lambda equation, *_: Product.of(equation).axis_mappings(),
+    "move": _moves, "solve": _of_solver, "window": _reach,
+}  # fmt: skip

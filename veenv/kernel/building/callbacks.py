@@ -70,6 +70,16 @@ _Found = list[tuple[Any, _Values]]
 """For each call its equation, and whether it is made and with what operands."""
 
 
+def _is_callback(equation: Any) -> bool:
+    return equation.primitive.name == CALLBACK
+
+
+def _may_go_on(equation: Any) -> bool:
+    """Whether it is a loop of unknown length."""
+    loop = walk.loop_of(equation)
+    return loop is not None and loop.length is None
+
+
 class _Reader:
     """Interprets a jaxpr, and finds the calls that its branches would make.
 
@@ -83,18 +93,18 @@ class _Reader:
 
     def calls_back(self, equation: Any) -> bool:
         """Whether an equation calls back, in any depth."""
-        return self._holds(equation, CALLBACK)
+        return self._holds(equation, _is_callback)
 
-    def _holds(self, equation: Any, name: str) -> bool:
-        """Whether an equation is of a primitive, or has one in any depth."""
-        if equation.primitive.name == name:
+    def _holds(self, equation: Any, is_one: Callable[[Any], bool]) -> bool:
+        """Whether an equation is one of a kind, or has one in any depth."""
+        if is_one(equation):
             return True
-        key = id(equation), name
+        key = id(equation), is_one
         if key not in self._known:
             call = self._called(equation)
             bodies = _compat.bodies(equation.params) if call is None else [call[0]]
             inside = (e for body in bodies for e in walk.equations(body))
-            self._known[key] = equation, any(self._holds(e, name) for e in inside)
+            self._known[key] = equation, any(self._holds(e, is_one) for e in inside)
         return self._known[key][1]
 
     def run(
@@ -123,7 +133,7 @@ class _Reader:
 
     def _equation(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found, bool]:
         name = equation.primitive.name
-        ends = over is not None and self._holds(equation, "while")
+        ends = over is not None and self._holds(equation, _may_go_on)
         if not (ends or self.calls_back(equation)):
             return walk.apply(equation, ins), [], False
         if name == CALLBACK:
