@@ -99,3 +99,17 @@ def test_small_steps_of_xla_start_in_nanoseconds(steps):
     turn = lambda _, v: 0.9 * v + 0.1 * jnp.roll(v, 1)  # noqa: E731
     closed = jax.make_jaxpr(lambda x: lax.fori_loop(0, steps, turn, x))(np.ones(4, np.float32))
     assert counts_of(closed)[0, NAMES.index("loop")] * MICROSECONDS["loop"] < 2 + 0.1 * steps
+
+
+def test_what_a_scan_computes_of_constants_is_priced_once():
+    def beside(x):
+        step = lambda c, _: ((c[0] * x, jnp.sin(c[1])), None)  # noqa: E731
+        return lax.scan(step, (x, jnp.arange(40_000.0)), None, length=5)[0]
+
+    assert price(beside, 1) > 2 * price(scanned(5), 1)
+    assert price(beside, 1000) < 1.2 * price(scanned(5), 1000)
+
+
+def test_one_point_of_linear_algebra_takes_a_library():
+    program = trace_point(jnp.linalg.cholesky, (np.eye(64, dtype=np.float32),), {}, (0,)).program()
+    assert kernel_seconds(program, 1) < 0.5 * kernel_seconds(program, 16)

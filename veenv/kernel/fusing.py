@@ -23,7 +23,8 @@ from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.building.callbacks import Carried, carried_out
 from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, leaf_of, unroll
-from veenv.kernel.price import counts_of, kernel_seconds, seconds
+from veenv.kernel.cpu.size import size_of
+from veenv.kernel.price import counts_of, equations_of, kernel_seconds, kernel_size, seconds
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leaves
@@ -105,6 +106,10 @@ class Traced:
         largest = _largest.get()
         alone = self._kernel()
         if alone is not None and alone.size <= min(limit, largest):
+            brief = kernel_size(equations_of(self.closed)) // limits.FEWER
+            with suppress(CannotFuseError):  # what is known to be zero outside, a kernel stores
+                program = unroll(self.carried.closed, brief, axes=False)
+                return program if size_of(program) <= brief else alone
             return alone
         size = largest if largest < limits.MAX_OPERATIONS else inf
         return unroll(self.carried.closed, min(limit, largest), size)

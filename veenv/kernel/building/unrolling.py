@@ -167,16 +167,19 @@ def _collected_later() -> Iterator[None]:
 
 
 @_collected_later()
-def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -> ScalarProgram:
+def unroll(
+    closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf, *, axes: bool = True
+) -> ScalarProgram:
     """The scalar program of a closed jaxpr, without what its outputs do not need.
 
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.size.size_of` it may have.
+      axes: whether axes of arrays may become loops where it would be too long.
 
-    Axes of arrays become loops where the program would be too long, or its code very long. In the
-    steps of a loop they do if the size is not limited: their time is known too badly to choose by.
+    They do where its code would be very long, too; in the steps of a loop if the size is not
+    limited: their time is known too badly to choose by.
 
     Raises:
       CannotFuseError: naming the primitive and its line.
@@ -186,7 +189,7 @@ def unroll(closed: Any, limit: int = limits.MAX_OPERATIONS, size: float = inf) -
     try:
         program = _program(closed, limit, size)
     except CannotFuseError as error:
-        if isinstance(error, LongLoopError) and size < inf:
+        if not axes or (isinstance(error, LongLoopError) and size < inf):
             raise
         long, batches = isinstance(error, LongStepError), False
         try:
