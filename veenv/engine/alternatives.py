@@ -43,7 +43,7 @@ _APART = 1e-10  # the least bound of a divisor whose powers do not overflow
 
 
 class JaxMode(NamedTuple):
-    """One of JAX's own modes of a function."""
+    """A mode of JAX of a function."""
 
     run: Callable[..., Any]  # of the function's arguments
     name: str = "jacrev"
@@ -59,7 +59,7 @@ class Forms(NamedTuple):
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
-    """The modes of JAX that can take an elimination's place: the one with fewer passes, or both.
+    """Returns the modes of JAX that can take an elimination's place: of fewer passes, or both.
 
     They cannot where they would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity (`has_infinite_partials`, `shut_out`).
@@ -87,7 +87,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 
 
 def _stores(lin: Linearisation) -> bool:
-    """Whether reverse mode stores the steps of a loop."""
+    """Returns whether reverse mode stores the steps of a loop."""
     loops = filter(None, map(walk.loop_of, walk.every(lin.program.equations)))
     return any(loop.length is not None for loop in loops)
 
@@ -95,19 +95,19 @@ def _stores(lin: Linearisation) -> bool:
 def other_orders(
     lin: Linearisation, ids: Sequence[int], name: Name | None, modes: Collection[Any]
 ) -> list[tuple[int, ...]]:
-    """Orders that may well be faster than a named one, beside these of JAX's modes."""
+    """Returns orders that may well be faster than a named one, beside those of JAX's modes."""
     graph = lin.graph
     if name is None or any(lin.reverse_only) or (name == "auto" and modes):
         return []
-    found = [graph.forward()] if forward_instead(lin) else []
+    orders = [graph.forward()] if forward_instead(lin) else []
     if name == "auto":
         enough = graph.cost(graph.reverse(), "operations") / limits.FEWER
-        found += [graph.reverse()] if graph.cost(ids, "operations") > enough else []
-    return [other for other in found if other != tuple(ids)]
+        orders += [graph.reverse()] if graph.cost(ids, "operations") > enough else []
+    return [other for other in orders if other != tuple(ids)]
 
 
 def forward_instead(lin: Linearisation) -> bool:
-    """Whether the forward order may well be faster than the reverse one, and gives the same.
+    """Returns whether the forward order may be faster than the reverse one, with equal results.
 
     Without operators (loops, decompositions, solves) it has to do far fewer operations, or no more
     of them where either needs as many passes. With operators it needs far fewer of their passes, or
@@ -125,9 +125,9 @@ def forward_instead(lin: Linearisation) -> bool:
 
 
 def num_passes(program: Program) -> tuple[int, int]:
-    """How many passes forward and reverse mode take: entries of the inputs and of the outputs."""
+    """Counts the passes of forward and reverse mode: entries of the inputs and of the outputs."""
     avals = program.avals[: program.num_inputs], program.out_avals
-    forward, reverse = (sum(prod(a.shape) for a in some) for some in avals)
+    forward, reverse = (sum(prod(a.shape) for a in group) for group in avals)
     return forward, reverse
 
 
@@ -142,7 +142,7 @@ def _refuses(equation: Any) -> bool:
 
 
 def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
-    """JAX's own modes that may well be faster than an elimination, the likelier first.
+    """Returns modes of JAX that may well be faster than an elimination, the likelier first.
 
     Each is a function of the function's arguments to what is asked for. What they differentiate is
     the function as it was traced, nested calls and all. They raise one of `REFUSALS` where JAX does
@@ -159,7 +159,7 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
 
 
 def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> Callable[..., Any]:
-    """One of JAX's modes, that of fewer passes by default; the other one where it lacks that."""
+    """Returns one of JAX's modes, that of fewer passes by default; else the other one."""
     first = first or ("jacfwd" if operator.lt(*num_passes(program)) else "jacrev")
     second = "jacrev" if first == "jacfwd" else "jacfwd"
 
@@ -172,12 +172,12 @@ def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> 
 
 
 def mode_of(program: Program, name: str, request: Request) -> Callable[..., Any]:
-    """A mode of JAX: from arguments to what is asked for."""
-    again, inputs = program.replay, program.avals[: program.num_inputs]
+    """Returns a mode of JAX: from arguments to the requested parts."""
+    replay, inputs = program.replay, program.avals[: program.num_inputs]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            returned = again(*args, **kwargs)
+            returned = replay(*args, **kwargs)
             return (returned[0] if request.has_aux else returned), returned
 
         mode = getattr(jax, name)(twice, argnums=request.argnums, has_aux=True)
@@ -193,7 +193,7 @@ def mode_of(program: Program, name: str, request: Request) -> Callable[..., Any]
 def modes_alone(
     lin: Linearisation, ids: Sequence[int], modes: Mapping[OwnMode, JaxMode]
 ) -> list[JaxMode]:
-    """Of JAX's modes those that are compared where no elimination is faster; none elsewhere.
+    """Returns the modes that are compared where no elimination is faster; none elsewhere.
 
     Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
     twice, and what it computes is stored at each step.
@@ -201,12 +201,12 @@ def modes_alone(
     if not (modes and (are_loops(lin) or are_small_products(lin, ids))):
         return []
     forward, reverse = num_passes(lin.program)
-    found = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
-    return found[:1] if forward <= reverse else found
+    present = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
+    return present[:1] if forward <= reverse else present
 
 
 def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
-    """Whether an order does what JAX's mode does, in more programs, and is too long for a kernel.
+    """Returns whether an order does a mode's work in more programs, too long for a kernel.
 
     Products of an elimination are programs of their own for XLA, and a mode has fewer of them, of
     more vectors each; an elimination that multiplies as often has nothing to set against that.
@@ -225,7 +225,7 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
 
 
 def are_loops(lin: Linearisation) -> bool:
-    """Whether no elimination does better than JAX's own mode, seen without tracing one.
+    """Returns whether no elimination does better than JAX's modes, without tracing one.
 
     Nearly all that the function computes is in its `scan`s, and each takes about as many passes as
     the function itself, as nothing before or behind it is narrower.
@@ -244,14 +244,14 @@ def are_loops(lin: Linearisation) -> bool:
 
 
 def _entries(equation: Any) -> int:
-    """How many numbers an equation computes, those of each step of a loop."""
+    """Counts the numbers that an equation computes, those of each step of a loop."""
     steps = getattr(walk.loop_of(equation), "length", None) or 1
     bodies = walk.inside(equation.params, lambda _: False)
     return sum(prod(a.shape) for a in walk.out_avals(equation)) + steps * sum(map(_entries, bodies))
 
 
 def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
-    """How many numbers a Jacobian goes through at a loop: of its operands or of its results.
+    """Counts the numbers a Jacobian goes through at a loop: its operands or its results.
 
     Zero where a partial is diagonal somewhere: that takes fewer passes than there are numbers.
     """
@@ -264,7 +264,7 @@ def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
 
 
 def has_infinite_partials(lin: Linearisation) -> bool:
-    """Whether partials can be infinite where the function is finite, as a root's at zero.
+    """Returns whether partials can be infinite where the function is finite.
 
     A power with a known exponent that is no root has none.
     """
@@ -276,7 +276,7 @@ def has_infinite_partials(lin: Linearisation) -> bool:
 
 
 def _is_root(equation: Equation, known: Known) -> bool:
-    """Whether an equation may have infinite partials where its result is finite."""
+    """Returns whether an equation may have infinite partials where its result is finite."""
     of = facts(equation.primitive.name)
     if of.partials not in ("root", "end"):
         return False
@@ -287,7 +287,7 @@ def _is_root(equation: Equation, known: Known) -> bool:
 
 
 def meets_infinity(lin: Linearisation) -> bool:
-    """Whether a stored zero may meet an infinite partial.
+    """Returns whether a stored zero may meet an infinite partial.
 
     It is a root's, a pole's behind a mask, or a coefficient of a custom rule.
     """
@@ -300,7 +300,7 @@ def meets_infinity(lin: Linearisation) -> bool:
 
 
 def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
-    """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
+    """Returns whether a mode might multiply by infinity the zeros that a mask makes.
 
     Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
     chooses between tangents as a select does between values, and has zeros below it: there, too.
@@ -329,13 +329,13 @@ def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
 
 
 def _masks(lin: Linearisation) -> bool:
-    """Whether there is a mask anywhere in a function."""
-    own = any(e.partial.mask is not None for used in lin.elementals for e in used)
-    return own or any(_masks(c.linearisation) for c in lin.customs if c is not None)
+    """Returns whether there is a mask anywhere in a function."""
+    masked = any(e.partial.mask is not None for used in lin.elementals for e in used)
+    return masked or any(_masks(c.linearisation) for c in lin.customs if c is not None)
 
 
 def _is_total(lin: Linearisation, number: int, values: Known) -> bool:
-    """Whether an equation has finite values and partials at all finite operands."""
+    """Returns whether an equation has finite values and partials at all finite operands."""
     equation, custom = lin.program.equations[number], lin.customs[number]
     if custom is not None:  # what depends on the operands alone is a coefficient of the rule
         return all(map(_is_total_anywhere, custom.linearisation.program.equations))
@@ -349,7 +349,7 @@ def _is_total(lin: Linearisation, number: int, values: Known) -> bool:
 
 
 def _is_total_anywhere(equation: Any) -> bool:
-    """As `_is_total`, of an equation of a program or a jaxpr, whatever its operands are."""
+    """Returns whether an equation, bodies included, is total for any operands."""
     return all(map(_is_total_itself, (equation, *walk.inside(equation.params))))
 
 

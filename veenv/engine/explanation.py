@@ -1,4 +1,4 @@
-"""Why a Jacobian takes the form that it takes, and what would change that."""
+"""Explains which form of a Jacobian was chosen, why, and what would change it."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class FormRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called in the table."""
+        """The name of the form in the table."""
         return f"{self.form}, {self.program}"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found; `str` is a text of it, `rows` its table.
+    """The result of `explain`; `str` is a text of it, `rows` its table.
 
     Attributes:
       name: of the function.
@@ -98,8 +98,8 @@ class Explanation:
         width = max((len(row.label) for row in self.rows), default=0)
         for row in self.rows:
             time = "refused" if row.seconds is None else f"{1e6 * row.seconds:,.0f}"
-            taken = "  <- taken" if row.taken else ""
-            yield f"  {row.label:{width}}{time:>12}{taken}"
+            mark = "  <- taken" if row.taken else ""
+            yield f"  {row.label:{width}}{time:>12}{mark}"
         for row in self.rows:
             if row.passed:
                 yield f"{row.label} is not taken: {row.passed}"
@@ -122,7 +122,7 @@ def explain(
     holomorphic: bool = False,
     **kwargs: Any,
 ) -> Explanation:
-    """Which forms of a Jacobian `jacve` considers in a trace, and which one it takes.
+    """Explains which forms of a Jacobian `jacve` considers in a trace, and which one it chooses.
 
     JAX's modes are priced beside them. Nothing is compiled or measured; `veenv.tune` measures.
 
@@ -152,27 +152,27 @@ def explain(
     hidden = hiding_aux(fun, has_aux)
     asked = _Asked(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
     told: list[Considered] = []  # those of Jacobians inside come later
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
 
     def tell(considered: Considered) -> None:
         told.append(considered)
         if len(told) == 1:
-            found.append(_explained(considered, asked, batch))
+            explanations.append(_explained(considered, asked, batch))
 
     def run(*args: Any, **kwargs: Any) -> None:
         asked.by(jacve)(*args, **kwargs)  # what is auxiliary may be anything
 
     with watched(tell):
         jax.make_jaxpr(run)(*args, **kwargs)
-    if found:
-        return found[0]
+    if explanations:
+        return explanations[0]
     advice = "there is one form only: the function is differentiated as it runs, by its own rules"
     return Explanation(asked.name, batch, (), (), (advice,))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A function at a point, and how it is differentiated."""
+    """A function at a point, and the options of its derivative."""
 
     fun: Callable[..., Any]
     args: tuple[Any, ...]
@@ -183,32 +183,32 @@ class _Asked:
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return getattr(self.fun, "__name__", "the function")
 
     def by(self, transform: Callable[..., Any]) -> Callable[..., Any]:
-        """The Jacobian by a transformation."""
+        """Returns the Jacobian by a transformation."""
         return transform(
             self.fun, argnums=self.argnums, has_aux=self.has_aux, holomorphic=self.holomorphic
         )
 
     def value(self, *args: Any, **kwargs: Any) -> Any:
-        """What is differentiated."""
-        found = self.fun(*args, **kwargs)
-        return found[0] if self.has_aux else found
+        """Returns the output that is differentiated."""
+        result = self.fun(*args, **kwargs)
+        return result[0] if self.has_aux else result
 
     def traced(self, fun: Callable[..., Any]) -> Traced:
-        """A function of these arguments, traced."""
+        """Traces a function of these arguments."""
         wanted = normalise_argnums(self.argnums, len(self.args))
         return trace_point(fun, self.args, self.kwargs, wanted, abstract=True)
 
     def linearised(self) -> Linearisation:
-        """The graph of the function."""
+        """Returns the graph of the function."""
         options = {"argnums": self.argnums, "has_aux": self.has_aux}
         return linearise(trace(self.fun, self.args, self.kwargs, **options))
 
     def entries(self, lin: Linearisation | None) -> tuple[int, int]:
-        """How many entries of the Jacobian can be nonzero, and how many there are."""
+        """Counts the entries of the Jacobian that can be nonzero, and all of them."""
         if lin is None:
             return 1, 1
         wanted = normalise_argnums(self.argnums, len(self.args))
@@ -216,8 +216,8 @@ class _Asked:
 
 
 @dataclass
-class _Made:
-    """A traced form, its program if it can be a kernel, else why not."""
+class _Candidate:
+    """A traced form, its program if it can be a kernel, else the reason why not."""
 
     name: str
     traced: Traced
@@ -229,45 +229,49 @@ class _Made:
     unoffered: str = ""  # why it is not considered; empty where it is
 
     @classmethod
-    def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Made:
-        """A form as a kernel, if it can be one, with the reason that counts if it cannot."""
-        made = cls(name, traced, Form.of(traced))
+    def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Candidate:
+        """Returns a form as a kernel, if it can be one, else with the reason that counts."""
+        candidate = cls(name, traced, Form.of(traced))
         try:
-            made.program = traced.automatic(limit)
+            candidate.program = traced.automatic(limit)
         except CannotFuseError as error:
-            made.error = error
-            made.unlike = error.primitive if "is left to XLA" in error.reason else ""
-        if made.error and pinned and "cannot be fused" not in made.error.reason:
+            candidate.error = error
+            candidate.unlike = error.primitive if "is left to XLA" in error.reason else ""
+        if candidate.error and pinned and "cannot be fused" not in candidate.error.reason:
             try:
-                made.asked = traced.program() is not None
+                candidate.asked = traced.program() is not None
             except CannotFuseError as error:
-                made.error = error
-        return made
+                candidate.error = error
+        return candidate
 
 
 def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation:
-    first, own = considered.first, considered.modes
-    modes = [(m.name, one) for m in own.modes for one in replace(own, modes=(m,)).traced()]
+    first, modes_left = considered.first, considered.modes
+    modes = [
+        (m.name, one) for m in modes_left.modes for one in replace(modes_left, modes=(m,)).traced()
+    ]
     lin = attempt(asked.linearised, lambda: None)
     least = min(map(_limit, first))
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
-    made = [_Made.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)]
-    made += [_Made.of(label, one, _limit(one), pinned=False) for label, one in modes]
+    candidates = [
+        _Candidate.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)
+    ]
+    candidates += [_Candidate.of(label, one, _limit(one), pinned=False) for label, one in modes]
     kernel = kernel_of(considered, [one for _, one in modes])
     kernel = kernel._replace(modes=[one for _, one in modes])
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
     if kernel.program is None or price > least_seconds(kernel.program, batch):
-        menu = menu_of(considered, kernel, kernel.traced or first[0], own.in_trace)
+        menu = menu_of(considered, kernel, kernel.traced or first[0], modes_left.in_trace)
         form = menu.cheapest(batch, price)
-    made += _unoffered(asked, lin, {one.name for one in made})
-    rows = [row for one in made for row in _rows(one, kernel, form, batch)]
+    candidates += _unoffered(asked, lin, {one.name for one in candidates})
+    rows = [row for one in candidates for row in _rows(one, kernel, form, batch)]
     rows.sort(key=lambda row: (row.seconds or inf, not row.taken))
     lines = _lines(asked)
     entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
-    advice = _advice(rows, made, lines, entries, batch)
-    taken = next((k for k, row in enumerate(rows) if row.taken), 0)  # others have no reason
-    rows[taken:] = [row._replace(passed="") for row in rows[taken:]]
+    advice = _advice(rows, candidates, lines, entries, batch)
+    first_taken = next((k for k, row in enumerate(rows) if row.taken), 0)  # others have no reason
+    rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
     return Explanation(asked.name, batch, tuple(rows), counts, tuple(advice))
 
@@ -277,7 +281,7 @@ def _limit(traced: Traced) -> int:
 
 
 def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
-    """What the forms that were asked for are called."""
+    """Returns the names of the forms that were asked for."""
     count = len(considered.first)
     if considered.name != "elimination" or lin is None:
         return [considered.name] * count
@@ -287,24 +291,24 @@ def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
 
 
 def _order_name(graph: Graph, ids: tuple[int, ...]) -> str:
-    """What an order is called; the automatic one is a shipped or a better one than the others."""
+    """Returns the name of an order; "automatic" if it is none of the named ones."""
     names = "reverse", "forward", "markowitz"
     return next((name for name in names if resolve_order(name, graph) == ids), "automatic")
 
 
-def _unoffered(asked: _Asked, lin: Linearisation | None, known: set[str]) -> Iterator[_Made]:
-    """JAX's modes that were not considered, with the reason."""
+def _unoffered(asked: _Asked, lin: Linearisation | None, known: set[str]) -> Iterator[_Candidate]:
+    """Yields JAX's modes that were not considered, with the reason."""
     for name in sorted({"jacfwd", "jacrev"} - known):
         mode = JaxMode(asked.by(getattr(jax, name)), name=name)
         try:
             traced = replace(asked.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it
             continue
-        yield _Made(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
+        yield _Candidate(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
 
 
 def _why_not(lin: Linearisation | None, name: str) -> str:
-    """Why a mode of JAX is not considered."""
+    """Returns the reason why a mode of JAX is not considered."""
     if lin is None or not lin.realify:
         return "its results may be others"
     forward, reverse = num_passes(lin.program)
@@ -316,39 +320,41 @@ def _why_not(lin: Linearisation | None, name: str) -> str:
     return "an elimination is expected to take no longer, and modes are not looked at then"
 
 
-def _rows(made: _Made, kernel: KernelForm, form: Form | None, batch: int) -> Iterator[FormRow]:
-    """The form for XLA, and as a kernel if it is considered."""
-    closed, program, error = made.traced.closed, made.program, made.error
-    taken = form is not None and form.closed is closed
-    why = made.unoffered or "it is not looked at where another form is fast enough"
-    yield FormRow(made.name, "XLA", made.xla.seconds(batch), None, "", taken, why)
-    if made.unoffered:
+def _rows(
+    candidate: _Candidate, kernel: KernelForm, form: Form | None, batch: int
+) -> Iterator[FormRow]:
+    """Yields the form for XLA, and as a kernel if it is considered."""
+    closed, program, error = candidate.traced.closed, candidate.program, candidate.error
+    chosen = form is not None and form.closed is closed
+    why = candidate.unoffered or "it is not looked at where another form is fast enough"
+    yield FormRow(candidate.name, "XLA", candidate.xla.seconds(batch), None, "", chosen, why)
+    if candidate.unoffered:
         return
     seconds = None if program is None else kernel_seconds(program, batch)
     source = f", at {error.source}" if error and error.source else ""
     refused = "" if error is None else error.reason + source
-    taken = form is None and kernel.traced is made.traced
+    chosen = form is None and kernel.traced is candidate.traced
     why = "one form becomes a kernel: that of fewest counted operations, if it is short"
-    yield FormRow(made.name, "kernel", seconds, program and program.size, refused, taken, why)
+    yield FormRow(candidate.name, "kernel", seconds, program and program.size, refused, chosen, why)
 
 
 def _advice(
     rows: Sequence[FormRow],
-    made: Sequence[_Made],
+    candidates: Sequence[_Candidate],
     lines: _Lines,
     entries: tuple[int, int],
     batch: int,
 ) -> Iterator[str]:
-    """What a user can do, the likeliest first."""
-    errors = [one.error for one in made if one.error is not None]
+    """Yields advice to the user, the likeliest first."""
+    errors = [one.error for one in candidates if one.error is not None]
     kernels = [row for row in rows if row.program == "kernel" and row.seconds is not None]
-    some, every = entries
+    nonzero, every = entries
     written = sum(row.operations or 0 for row in kernels if row.taken)
     # a kernel that writes mostly zeros
-    sparse = limits.THIN * some <= every and every - some > written
+    sparse = limits.THIN * nonzero <= every and every - nonzero > written
     if sparse:
         yield (
-            f"{some:,} of {every:,} entries can be nonzero: jacve(f, sparse_representation=True) "
+            f"{nonzero:,} of {every:,} entries can be nonzero: jacve(f, sparse_representation=True) "
             "computes and stores these alone"
         )
     unknown = {e.primitive for e in errors if "cannot be fused" in e.reason and e.primitive}
@@ -358,7 +364,7 @@ def _advice(
         else:
             yield f"{primitive!r} has no form in a kernel: write it otherwise, or {_AROUND}"
     if errors and not (unknown or kernels or sparse or any("dtype" in e.reason for e in errors)):
-        yield from _smaller(made, lines)
+        yield from _smaller(candidates, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
         if min(row.seconds or inf for row in kernels) > min(
@@ -376,11 +382,11 @@ def _advice(
 _AROUND = "put veenv.fuse around what comes before it and after it"
 
 
-def _smaller(made: Sequence[_Made], lines: _Lines) -> Iterator[str]:
-    """What makes a program of known primitives fit into a kernel."""
-    reasons = " ".join(one.error.reason for one in made if one.error is not None)
-    alike = sorted({one.unlike for one in made if one.unlike})
-    if any(one.asked for one in made):
+def _smaller(candidates: Sequence[_Candidate], lines: _Lines) -> Iterator[str]:
+    """Yields advice that makes a program of known primitives fit into a kernel."""
+    reasons = " ".join(one.error.reason for one in candidates if one.error is not None)
+    alike = sorted({one.unlike for one in candidates if one.unlike})
+    if any(one.asked for one in candidates):
         signs = ", whose vectors have signs of their own" if alike else ", which compiles longer"
         yield f'jacve(f, kernel="fused") makes a kernel all the same{signs}'
     elif alike:
@@ -421,12 +427,12 @@ class _Lines:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)  # by line and kind
 
     def kind(self, line: str) -> str:
-        """Of what kind most operations of a line are."""
+        """Returns the kind of most operations of a line."""
         return max((n, kind) for (one, kind), n in self.kinds.items() if one == line)[1]
 
-    def add(self, jaxpr: Any, given: Iterable[Any], line: str, times: int) -> None:
-        """Adds what of a jaxpr that runs so many times depends on some of its variables."""
-        depends = walk.dependent(jaxpr, given)
+    def add(self, jaxpr: Any, variables: Iterable[Any], line: str, times: int) -> None:
+        """Adds the operations of a jaxpr, run `times` times, that depend on some variables."""
+        depends = walk.dependent(jaxpr, variables)
         for equation in walk.needed(jaxpr, _compat.open_jaxpr(jaxpr).outvars):
             if depends.isdisjoint(walk.operands(equation)):
                 continue
@@ -440,12 +446,12 @@ class _Lines:
             elif facts(equation.primitive.name).form:
                 for body in _compat.bodies(equation.params):
                     self._enter(body, [True] * len(body.invars), here, times)
-            found = 0 if called is not None else times * unrolled(equation)
-            if found:
+            operations = 0 if called is not None else times * unrolled(equation)
+            if operations:
                 matrix = facts(equation.primitive.name).form == "matrix"
                 kind = "matrix" if matrix else "loop" if times > 1 else ""
-                self.counts[here or "what JAX adds"] += found
-                self.kinds[here or "what JAX adds", kind] += found
+                self.counts[here or "what JAX adds"] += operations
+                self.kinds[here or "what JAX adds", kind] += operations
 
     def _enter(self, body: Any, flags: Sequence[bool], line: str, times: int) -> None:
         opened = _compat.open_jaxpr(body)
@@ -457,7 +463,7 @@ def _is_in(atom: Any, variables: Container[Any]) -> bool:
 
 
 def _lines(asked: _Asked) -> _Lines:
-    """The operations of a function by line."""
-    found, closed = _Lines(), asked.traced(asked.value).closed
-    found.add(closed, _compat.open_jaxpr(closed).invars, "", 1)
-    return found
+    """Counts the operations of a function by line."""
+    lines, closed = _Lines(), asked.traced(asked.value).closed
+    lines.add(closed, _compat.open_jaxpr(closed).invars, "", 1)
+    return lines

@@ -88,7 +88,7 @@ def _considered(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> Considered | None:
-    """The forms that there are to choose from."""
+    """Traces the forms that there are to choose from."""
     known: Forms | None = None
     leaves, tree = jax.tree.flatten((args, kwargs))
     kernels = request.kernel == "auto"
@@ -111,15 +111,17 @@ def _considered(
         return None
     # Reverse mode of JAX sums over the devices where only some of the values differ.
     alike = _compat.vary_alike(traced.operands)
-    own = _Modes(tuple(known.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+    modes = _Modes(tuple(known.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
     if not traced.tree.children():
-        first, others = own.split()
+        first, later = modes.split()
         if first:
-            return Considered(first, others, 0 if kernels else None, first[0].name)
+            return Considered(first, later, 0 if kernels else None, first[0].name)
         traced = trace(lambda *args, **kwargs: [jacobian(*args, **kwargs)])
     # Beside reverse stands another order of fewer operations; "auto" comes first.
     source = -1 if request.compared == "reverse" else 0
-    return Considered(_separate(traced), own, source if kernels and alike else None, "elimination")
+    return Considered(
+        _separate(traced), modes, source if kernels and alike else None, "elimination"
+    )
 
 
 def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
@@ -138,7 +140,7 @@ def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
 
 @dataclass(frozen=True)
 class _Modes:
-    """JAX's own modes of a function of some leaves, of which the `dynamic` ones are arguments."""
+    """JAX's modes of a function of some leaves, of which the `dynamic` ones are arguments."""
 
     modes: tuple[JaxMode, ...]
     leaves: tuple[Any, ...]
@@ -146,7 +148,7 @@ class _Modes:
     dynamic: tuple[int, ...]
 
     def traced(self) -> list[Traced]:
-        """Each mode that JAX has of the function, and that can be traced still."""
+        """Returns the modes that JAX has of the function, and that can be traced still."""
 
         def trace(mode: JaxMode) -> Traced | None:
             try:
@@ -155,15 +157,15 @@ class _Modes:
             except _LACKING:
                 return None  # a solver, a function with a batching rule, … has the other mode only
 
-        found = (attempt(functools.partial(trace, mode), lambda: None) for mode in self.modes)
-        return [one for one in found if one is not None]
+        attempts = (attempt(functools.partial(trace, mode), lambda: None) for mode in self.modes)
+        return [one for one in attempts if one is not None]
 
     def in_trace(self, operands: Sequence[Any]) -> Callable[[], list[Form]]:
-        """The modes as forms of an elimination's operands, traced when called in this trace."""
+        """Returns the modes as forms of an elimination's operands, traced when called."""
         return functools.cache(lambda: _forms(self.traced(), operands))
 
     def after_trace(self, operands: Sequence[Any]) -> Callable[[], list[Form]]:
-        """The same, for when this trace has ended: what needs an outer one is traced now."""
+        """Returns `in_trace` for after this trace: what needs an outer one is traced now."""
         if not self._is_alone(operands):
             forms = _forms(self.traced(), operands)
             return lambda: forms
@@ -174,29 +176,31 @@ class _Modes:
         return replace(self, leaves=tuple(leaves)).in_trace(constants)
 
     def _is_alone(self, operands: Sequence[Any]) -> bool:
-        """Whether the function depends on no other trace than that of its arguments."""
-        others = [x for k, x in enumerate(self.leaves) if k not in self.dynamic]
+        """Returns whether the function depends on no other trace than that of its arguments."""
+        static = [x for k, x in enumerate(self.leaves) if k not in self.dynamic]
         captured = operands[len(self.dynamic) :]
-        return not any(map(_compat.is_traced, (*others, *captured))) and not any(
+        return not any(map(_compat.is_traced, (*static, *captured))) and not any(
             map(_compat.variance, operands)
         )
 
     def split(self) -> tuple[list[Traced], _Modes]:
-        """The first mode that JAX has, traced, if there is one, and the modes after it."""
+        """Returns the first mode that JAX has, traced, if there is one, and the modes after it."""
         for k, mode in enumerate(self.modes):
-            found = replace(self, modes=(mode,)).traced()
-            if found:
-                return found, replace(self, modes=self.modes[k + 1 :])
+            traced = replace(self, modes=(mode,)).traced()
+            if traced:
+                return traced, replace(self, modes=self.modes[k + 1 :])
         return [], replace(self, modes=())
 
 
 @dataclass(eq=False)
 class Form:
-    """A form of a Jacobian for XLA, which holds no value of the trace that it was made in."""
+    """A form of a Jacobian for XLA, which holds no value of the trace that it comes from."""
 
     closed: Any  # its jaxpr
     count: int  # of how many arguments a batch surely has one for each point: the first ones
-    given: Callable[[Sequence[Any]], Sequence[Any]]  # from the elimination's operands to its own
+    operands_of: Callable[
+        [Sequence[Any]], Sequence[Any]
+    ]  # from the elimination's operands to its own
     name: str = ""  # that of a mode of JAX, which is run as it is: nothing in it is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
@@ -204,24 +208,24 @@ class Form:
     def of(
         cls,
         traced: Traced,
-        given: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
+        operands_of: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
     ) -> Form:
-        """A form that was traced."""
-        return cls(traced.closed, len(traced.dynamic), given, traced.name)
+        """Returns a traced form."""
+        return cls(traced.closed, len(traced.dynamic), operands_of, traced.name)
 
     @functools.cached_property
     def _stored_from(self) -> dict[Any, float]:
         return {} if self.name else materialise.stored_from(self.closed)
 
     def seconds(self, batch: int) -> float:
-        """The price at a batch, on which depends what is stored."""
+        """Returns the price at a batch, on which depends what is stored."""
         dropped = frozenset(v for v, least in self._stored_from.items() if least > batch)
         if dropped not in self._counts:
             self._counts[dropped] = counts_of(self.closed, dropped, count=self.count)
         return seconds(self._counts[dropped], batch)
 
     def run(self, wanted: Sequence[int]) -> Run:
-        """The form as a function of the operands of the elimination, to some leaves."""
+        """Returns the form as a function of the operands of the elimination, to some leaves."""
         closed, avals = self.closed, self.closed.out_avals
 
         def plain(operands: Sequence[Any]) -> list[Any]:
@@ -233,8 +237,8 @@ class Form:
 
         def run(*operands: Any) -> list[Any]:
             with jax.enable_checks(False):  # as where an equation is bound
-                found = (plain if self.name else pinned)(self.given(operands))
-            return [_compat.as_weak_as(avals[k], jnp.asarray(found[k])) for k in wanted]
+                leaves = (plain if self.name else pinned)(self.operands_of(operands))
+            return [_compat.as_weak_as(avals[k], jnp.asarray(leaves[k])) for k in wanted]
 
         return run
 
@@ -249,12 +253,12 @@ class Menu:
     precision: Any = field(default_factory=lambda: jnp.result_type(float))
 
     def cheapest(self, batch: int | None, kernel: float = inf) -> Any:
-        """The form of the least price, at typical batches by default; None if the kernel is."""
+        """Returns the form of least price, at typical batches by default; None: the kernel is."""
         without = functools.partial(replace, self.forms[0], name="as it is")
         return attempt(lambda: self._least(batch, kernel), without)
 
     def _least(self, batch: int | None, kernel: float) -> Form | None:
-        """The same, or an error."""
+        """Returns the form of least price, or raises."""
 
         def price(form: Form) -> float:
             return _at(form.seconds, batch)
@@ -268,18 +272,20 @@ class Menu:
         return best if price(best) < kernel else None
 
 
-def _cheapest(found: Considered) -> Any:
-    """The Jacobian in the cheapest form; where it may it waits until the batch is known."""
+def _cheapest(considered: Considered) -> Any:
+    """Computes the Jacobian in the cheapest form; where it may it waits for the batch."""
     watcher = _watcher.get()
     if watcher is not None:
-        watcher(found)
-    first, own, source, _ = found
+        watcher(considered)
+    first, modes, source, _ = considered
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    made = KernelForm() if source is None else attempt(lambda: kernel_of(found), KernelForm)
-    base, program = made.traced, made.program
+    kernel_form = (
+        KernelForm() if source is None else attempt(lambda: kernel_of(considered), KernelForm)
+    )
+    base, program = kernel_form.traced, kernel_form.program
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
-        several = menu_of(found, made, base, own.after_trace)
+        several = menu_of(considered, kernel_form, base, modes.after_trace)
 
         def instead(batch: int) -> Run | None:
             kernel = kernel_seconds(program, batch)
@@ -289,16 +295,16 @@ def _cheapest(found: Considered) -> Any:
             return cheaper and cheaper.run(wanted)
 
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    if source is not None and (len(first) > 1 or own.modes) and _is_pure(first):
-        later = menu_of(found, made, asked, own.after_trace)
+    if source is not None and (len(first) > 1 or modes.modes) and _is_pure(first):
+        later = menu_of(considered, kernel_form, asked, modes.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
         return run_at_batch(asked, usual, lambda batch: later.cheapest(batch).run(every))
-    now = menu_of(found, made, asked, own.in_trace)
+    now = menu_of(considered, kernel_form, asked, modes.in_trace)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
 
 class Considered(NamedTuple):
-    """What there was to choose from."""
+    """The forms that there were to choose from."""
 
     first: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
@@ -310,13 +316,13 @@ _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher"
 
 
 def watched(watcher: Callable[[Considered], None]) -> AbstractContextManager[None]:
-    """Tells of each choice what there is to choose from, while its values can be traced."""
+    """Has `watcher` see each choice's forms, while their values can be traced."""
     return setting(_watcher, watcher)
 
 
 def menu_of(
     considered: Considered,
-    made: KernelForm,
+    kernel_form: KernelForm,
     base: Traced,
     modes: Callable[[Sequence[Any]], Callable[[], list[Form]]],
 ) -> Menu:
@@ -325,11 +331,11 @@ def menu_of(
     `modes` are those of JAX by such operands, where they have not been traced for the kernel.
     """
     rest = [one for one in considered.first if one is not base]
-    forms, own = [Form.of(base), *_forms(rest, base.operands)], bool(considered.modes.modes)
-    if made.modes is None:
-        return Menu(forms, modes(base.operands), own)
-    known = _forms(made.modes, base.operands)
-    return Menu(forms, lambda: known, own)
+    forms, has_modes = [Form.of(base), *_forms(rest, base.operands)], bool(considered.modes.modes)
+    if kernel_form.modes is None:
+        return Menu(forms, modes(base.operands), has_modes)
+    known = _forms(kernel_form.modes, base.operands)
+    return Menu(forms, lambda: known, has_modes)
 
 
 class KernelForm(NamedTuple):
@@ -341,12 +347,12 @@ class KernelForm(NamedTuple):
 
 
 def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> KernelForm:
-    """The likeliest kernel that takes not much longer to compile than XLA.
+    """Returns the likeliest kernel that takes not much longer to compile than XLA.
 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
-    first, own, source, _ = considered
+    first, untraced, source, _ = considered
     if source is None:
         return KernelForm()
     asked, estimate = first[source], operations_of(first[source].closed)
@@ -364,7 +370,7 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     program = program_of(0) if estimate < limits.UNSURE * limits.LONG else None
     if program is not None and min(estimate, program.executed) < limits.LONG:
         return KernelForm(asked, program, modes)
-    modes = own.traced() if modes is None else modes
+    modes = untraced.traced() if modes is None else modes
     several += modes
     estimates = [estimate, *(operations_of(one.closed) for one in modes)]
     for number in sorted(range(len(several)), key=estimates.__getitem__):
@@ -375,32 +381,32 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
 
 
 def _is_pure(first: Sequence[Traced]) -> bool:
-    """Whether all that forms do is compute, of what can wait for a batch."""
+    """Returns whether forms only compute, of operands that can wait for a batch."""
     if any(map(is_key, map(jax.typeof, first[0].operands))):
         return False
     return not any(e.effects for form in first for e in walk.equations(form.closed))
 
 
 def _forms(several: Sequence[Traced], operands: Sequence[Any]) -> list[Form]:
-    """Forms of such operands."""
-    known = ((one, _given(one, operands)) for one in several)
-    return [Form.of(one, given) for one, given in known if given is not None]
+    """Returns forms of such operands."""
+    known = ((one, _operands_of(one, operands)) for one in several)
+    return [Form.of(one, operands_of) for one, operands_of in known if operands_of is not None]
 
 
-def _given(
+def _operands_of(
     mode: Traced, operands: Sequence[Any]
 ) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
-    """From an elimination's operands to a mode's; None if one is of an outer trace and no operand.
+    """Returns a map from an elimination's operands to a mode's; None if it lacks a traced one.
 
     `operands` are those of the elimination at this moment.
     """
     places = {id(x): k for k, x in enumerate(operands)}
-    found = [(x, places.get(id(x))) for x in mode.lifted]
-    if any(k is None and _compat.is_traced(x) for x, k in found):
+    lifted = [(x, places.get(id(x))) for x in mode.lifted]
+    if any(k is None and _compat.is_traced(x) for x, k in lifted):
         return None
-    kept = [(None, k) if k is not None else (x, None) for x, k in found]
+    sources = [(None, k) if k is not None else (x, None) for x, k in lifted]
     count = len(mode.dynamic)
-    return lambda own: [*own[:count], *(x if k is None else own[k] for x, k in kept)]
+    return lambda values: [*values[:count], *(x if k is None else values[k] for x, k in sources)]
 
 
 def _at(price: Callable[[int], float], batch: int | None) -> float:
@@ -409,8 +415,8 @@ def _at(price: Callable[[int], float], batch: int | None) -> float:
 
 
 def _separate(traced: Traced) -> list[Traced]:
-    """The eliminations of a function that was traced with all of them."""
-    found, start = [], 0
+    """Returns the eliminations of a function that was traced with all of them."""
+    eliminations, start = [], 0
     for tree in traced.tree.children():
         end = start + tree.num_leaves
         numbers = [k for k in range(start, end) if k not in traced.static]
@@ -418,6 +424,6 @@ def _separate(traced: Traced) -> list[Traced]:
         closed = walk.part_of(traced.closed, places)
         static = {k - start: x for k, x in traced.static.items() if start <= k < end}
         avals = tuple(traced.avals[k] for k in places)
-        found.append(replace(traced, closed=closed, tree=tree, avals=avals, static=static))
+        eliminations.append(replace(traced, closed=closed, tree=tree, avals=avals, static=static))
         start = end
-    return found
+    return eliminations

@@ -1,4 +1,4 @@
-"""From a request and a function to its Jacobian: traced, eliminated, assembled, in several forms.
+"""Computes Jacobians of a request: traces, eliminates, assembles, in several forms.
 
 In: a `Request`, a function, its arguments. Out: the results of the requested elimination, in the
 shape of `jax.jacrev`'s, or all forms that may take its place (`veenv.engine.form_selection` chooses
@@ -138,7 +138,7 @@ class _Point:
 
     @property
     def argnums(self) -> tuple[int, ...]:
-        """Which arguments are differentiated by."""
+        """The argument numbers to differentiate by."""
         return normalise_argnums(self.request.argnums, len(self.args))
 
     @property
@@ -176,7 +176,7 @@ class _Point:
         return _Eliminable(self, lin, ids)
 
     def _by_regions(self) -> Linearisation | None:
-        """The linearisation with batched regions as one equation each, if that helps."""
+        """Returns the linearisation with batched regions as one equation each, if that helps."""
         request, name = self.request, str(self.request.order).lower()
         large = request.compared is not None and prod(num_passes(self.program)) >= limits.LARGE
         if "counts" in request.parts or request.blocks == "scattered" or name != "auto":
@@ -227,25 +227,25 @@ class _Eliminable:
         return Forms(self._results(blocks, symmetric, orders), [*modes.values()])
 
     def _plain(self) -> list[Any]:
-        """The result without anything that is optional."""
+        """Returns the result without anything that is optional."""
         return self._results(self.point.request.blocks, SymmetricBlocks(), [])
 
     def _blocks(self) -> Blocks:
-        """How blocks are eliminated: dense ones of few nonzero entries are scattered."""
+        """Returns the mode of the blocks: dense ones of few nonzero entries are scattered."""
         request = self.point.request
         can_be_thin = request.blocks == "dense" and request.compared is not None
         thin = can_be_thin and _thin(self.lin, self.point.inputs, self.ids)
         return "scattered" if thin else request.blocks
 
     def _symmetric(self) -> SymmetricBlocks:
-        """The blocks that need not be computed, as others are their transposes."""
+        """Returns the blocks that need not be computed, as others are their transposes."""
         is_symmetric = self.point.request.symmetric(self.point.args, self.point.kwargs)
         return symmetric_blocks(self.lin) if is_symmetric else SymmetricBlocks()
 
     def _results(
         self, blocks: Blocks, symmetric: SymmetricBlocks, orders: Sequence[tuple[int, ...]]
     ) -> list[Any]:
-        """The results by the order, then by others."""
+        """Returns the results by the order, then by other ones."""
         lin, point, sparse = self.lin, self.point, blocks != "dense"
         request, program, inputs = point.request, lin.program, point.inputs
         with equal_bodies_once(), meeting_infinity(meets_infinity(lin)):
@@ -267,7 +267,7 @@ class _Eliminable:
 
 
 def with_regions(program: Program) -> Program:
-    """A program with batched regions as functions of one point each, kernels where they can be."""
+    """Returns a program with batched regions as one equation each, kernels if possible."""
 
     def jacobian(point: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
         parts = "value", "jacobian"
@@ -277,13 +277,13 @@ def with_regions(program: Program) -> Program:
 
 
 def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
-    """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
-    some, every = entries_of(lin, inputs, ids)
-    return limits.THIN * some <= every
+    """Returns whether a Jacobian is large and has few nonzero entries; nothing is computed."""
+    nonzero, every = entries_of(lin, inputs, ids)
+    return limits.THIN * nonzero <= every
 
 
 def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
-    """How many entries of a large Jacobian can be nonzero, and how many it has.
+    """Counts the entries of a large Jacobian that can be nonzero, and all of them.
 
     All, where it is small or it takes an elimination with values to know.
 
@@ -321,10 +321,10 @@ def _eliminated(
     symmetric: SymmetricBlocks,
     blocks: Blocks,
 ) -> tuple[Evaluated, Elimination]:
-    """The values of a program, and what is left when the vertices of an order are gone."""
-    given = jax.tree.leaves(inputs)
+    """Evaluates a program, and eliminates the vertices of an order."""
+    arrays = jax.tree.leaves(inputs)
     # Rules compute with JAX's arithmetic: a Python number raises where it is divided by zero.
-    leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
+    leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in arrays]
     if is_pushed(lin):
         return push_forward(lin, leaves)
     if blocks != "dense":
@@ -336,14 +336,14 @@ def _eliminated(
 
 
 def _returned(program: Program, outputs: Sequence[Any], aux: Sequence[Any]) -> Any:
-    """What the function returned, of values of its leaves."""
+    """Returns the function's output, of values of its leaves."""
     values = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, outputs))
     value = jax.tree.unflatten(program.out_tree, values)
     if not program.aux:
         return value
     _, avals, tree = program.aux
-    others = map(_compat.as_weak_as, avals, map(jnp.asarray, aux))
-    return value, jax.tree.unflatten(tree, others)
+    auxiliary = map(_compat.as_weak_as, avals, map(jnp.asarray, aux))
+    return value, jax.tree.unflatten(tree, auxiliary)
 
 
 def _as_arrays(trees: Any) -> Any:
@@ -435,29 +435,31 @@ def _by_complex(
     in_shape: Sequence[int],
     dtype: Any,
 ) -> Matrix:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
+    """Converts partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` does.
 
     Those of the real part are taken of a complex result, which `real_shape` has as parts.
     """
     parts = 1 + (tuple(real_shape) != tuple(out_shape))
     if isinstance(x, Indexed) and x.mask is None:
         p = x.pattern
-        kept = np.flatnonzero(p.rows % parts == 0)
-        rows, cols = p.rows[kept] // parts, p.cols[kept]
+        real_rows = np.flatnonzero(p.rows % parts == 0)
+        rows, cols = p.rows[real_rows] // parts, p.cols[real_rows]
         pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
-        values = x.stored()[kept].astype(dtype) * jnp.asarray(np.where(cols % 2, -1j, 1), dtype)
+        values = x.stored()[real_rows].astype(dtype) * jnp.asarray(
+            np.where(cols % 2, -1j, 1), dtype
+        )
         return Indexed(pattern, Numbers(values).collected(collect), dtype)
     x = as_computed(x)
     factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
     rows, cols = x.rows // parts, x.cols // 2  # no place, -1, stays none
     if parts > 1:
-        taken = jnp.asarray(x.rows) % parts == 0
-        rows, cols = jnp.where(taken, rows, -1), jnp.where(taken, cols, -1)
+        is_real = jnp.asarray(x.rows) % parts == 0
+        rows, cols = jnp.where(is_real, rows, -1), jnp.where(is_real, cols, -1)
     return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
 
 
 def _parts(shape: Sequence[int], dtype: Any) -> Edge:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    """Returns the factor that makes partials ∂x and ∂y into ∂x - i ∂y, as `jax.grad` has it."""
     rank = len(shape)
     pairs = [(k, k) for k in range(rank)]
     structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
@@ -465,7 +467,7 @@ def _parts(shape: Sequence[int], dtype: Any) -> Edge:
 
 
 def _real_part(shape: Sequence[int], dtype: Any) -> Edge:
-    """What takes real parts: of a function of complex numbers they say the derivative."""
+    """Returns the edge from a complex result to its real part, which says the derivative."""
     pairs = [(k, k) for k in range(len(shape))]
     one = selected(shape, (*shape, 2), pairs, canonical(1, 2, 0, 1, 0, 1, 1))
     assert one.link is not None
