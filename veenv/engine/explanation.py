@@ -354,8 +354,8 @@ def _advice(
     sparse = limits.THIN * nonzero <= every and every - nonzero > written
     if sparse:
         yield (
-            f"{nonzero:,} of {every:,} entries can be nonzero: jacve(f, sparse_representation=True) "
-            "computes and stores these alone"
+            f"{nonzero:,} of {every:,} entries can be nonzero: "
+            "jacve(f, sparse_representation=True) computes and stores these alone"
         )
     unknown = {e.primitive for e in errors if "cannot be fused" in e.reason and e.primitive}
     for primitive in sorted(unknown):
