@@ -1,12 +1,12 @@
-"""Alternatives to the requested elimination: other orders, and JAX's modes of the same results.
+"""Lists alternatives to the requested elimination: other orders, and JAX's modes.
 
-Each that is named here is traced or eliminated and then compared by its price; so only those are
-named that may well be faster.
+In: a `Linearisation`, an order and a `Request`. Out: orders and `JaxMode`s that return the same
+values and may well be faster. Each of them is traced and priced, so unlikely ones are left out.
 
 An elimination leaves out what is known to be zero. A mode multiplies by it: reverse mode the zeros
-that a mask lets through, forward mode the zeros of its seeds. That is the same as long as what is
-multiplied is finite. What is looked at are finite values of the function; where a value itself is
-infinite or NaN the Jacobian is, too.
+that a mask lets through, forward mode the zeros of its seeds. Results are equal as long as all
+factors are finite. Only finite values of the function are considered; where a value is infinite or
+NaN, so is the Jacobian.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Edges that hold values: how they are stored, their masks and links, and sums of them.
+"""Defines edges, partials that hold values: their storage, masks, links and sums.
 
-A function with a counterpart in `veenv.structure` gives exactly the structure that it predicts.
+A function with a counterpart in `veenv.structure` returns exactly the structure that it predicts.
 
-A select passes nothing on where it takes another case.  As a factor 0 it would turn what it shuts
-out into NaN where that is infinite; so the zeros that it makes are masked, and a masked zero times
-anything is zero.  A mask is a boolean array of the rank of the values, of size one along the axes
-on which it does not depend, False where an entry is shut out; the values are zero there.
+A select passes nothing on where it takes another case. As a factor 0 it would turn an infinite
+factor into NaN, so the zeros that it makes are masked, and a masked zero times anything is zero. A
+mask is a boolean array of the rank of the values, of size one along the axes on which it does not
+depend, False where an entry is shut out; the values are zero there.
 """
 
 from __future__ import annotations

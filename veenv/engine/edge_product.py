@@ -1,7 +1,8 @@
-"""Products of edges that hold values: plans of `veenv.structure.product`, executed.
+"""Multiplies edges that hold values, as the plans of `veenv.structure.product` say.
 
-Values of two edges are multiplied in `combine` and nowhere else, so a plan's count is the number of
-multiplications in the emitted program.
+In: two `Edge`s that meet in a node. Out: their product, an `Edge`. Values of two edges are
+multiplied in `combine` and nowhere else, so a plan's count is the number of multiplications in the
+emitted program.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Eliminates the vertices of a graph whose edges hold values, and counts what that takes.
+"""Eliminates the vertices of a graph whose edges hold values, and counts operations.
+
+In: a `Linearisation`, edges by (source, target), an order. Out: an `Elimination`, the edges from
+inputs to outputs and the counts.
 
 A rule that is not linear in its cotangents (gradient clipping, say) has no matrix; it is applied to
-the rows of the Jacobian.  In an order that its graph allows, all that is behind its results is gone
-when the first of them is eliminated: the edges from the results to the outputs are then the rows
+the rows of the Jacobian. In an order that its graph allows, everything behind its results is
+eliminated before the first of them. The edges from the results to the outputs are then the rows
 that reverse mode would pull back, and are pulled back one by one.
 """
 

@@ -1,8 +1,10 @@
 """Runs a program and computes the elemental partials that its graph needs.
 
+In: a `Linearisation` and its inputs. Out: `Evaluated`: outputs, auxiliary output and edges.
+
 A rule that JAX cannot transpose (a cut in a tangent, say) has no matrix; it is applied to the
-columns of the Jacobian.  In an order that its graph allows, all that is before its operands is gone
-when it is applied: its tangents are those of forward mode.
+columns of the Jacobian. In an order that its graph allows, everything before its operands is
+eliminated when it is applied, so its tangents are those of forward mode.
 """
 
 from __future__ import annotations

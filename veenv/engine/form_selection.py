@@ -1,7 +1,9 @@
 """Selects, in a trace, the form of a Jacobian with the least price at the batch.
 
-Forms are eliminations in one order or several, JAX's own modes, and one of the eliminations as one
-kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each takes.
+In: a `Request` and functions that trace its `Forms`. Out: the Jacobian in the cheapest form.
+
+Forms are eliminations in one order or several, JAX's modes, and one of the eliminations as one
+kernel. All have the same results; `veenv.kernel.price` predicts the seconds of each.
 """
 
 from __future__ import annotations
@@ -358,12 +360,12 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     asked, estimate = first[source], operations_of(first[source].closed)
     if asked.is_constant:
         return KernelForm(modes=modes)
-    own_length = min(equations_of(one.closed) for one in first)
+    least_length = min(equations_of(one.closed) for one in first)
 
     @functools.cache
     def program_of(number: int) -> ScalarProgram | None:
         one = several[number]
-        length = own_length if one is asked else equations_of(one.closed)
+        length = least_length if one is asked else equations_of(one.closed)
         return one.program_within(kernel_size(length))
 
     several: list[Traced] = [asked]

@@ -1,4 +1,7 @@
-"""The forward Laplacian: value, first derivatives and Laplacian of each variable of a program."""
+"""Computes Laplacians forward: value, slopes and Laplacian of each variable of a program.
+
+In: a `Program` and the leaves of the arguments. Out: the Laplacian of each output.
+"""
 
 from __future__ import annotations
 

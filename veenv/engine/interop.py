@@ -1,4 +1,4 @@
-"""Jacobians of Equinox modules, and comparisons of trees."""
+"""Computes Jacobians of Equinox modules, and compares pytrees."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Evaluates, while tracing, the variables of a program that depend on constants alone.
 
-Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
-is worked out here at once, if it depends on nothing that is traced or differentiated by.
+In: a `Program`. Out: a NumPy array for each known variable, such as the indices of a gather. Inside
+of jit JAX stages even operations on constants; here they are computed at once.
 """
 
 from __future__ import annotations

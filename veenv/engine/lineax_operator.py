@@ -1,4 +1,4 @@
-"""Jacobians as linear operators of lineax, and a solver of its kind that uses their pattern."""
+"""Wraps sparse Jacobians as operators of lineax, with a solver that uses their pattern."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Chooses which values of a traced Jacobian XLA must materialise instead of computing them again.
+"""Chooses which values of a traced Jacobian XLA must materialise instead of recomputing.
 
-While a Jacobian is traced, every value that might be expensive is pinned (`veenv.linear.barrier`).
-Seen as a whole, the program shows which of them would be repeated, and at what cost; the others are
-left to the compiler, for whom each barrier is the end of a loop.  Storing a value takes a loop of
-its own, which starts in the same time at every batch, so what it saves must be more where points
-are few.
+In: a closed jaxpr with a barrier at each value that might be expensive (`veenv.linear.barrier`).
+Out: for each barrier, the number of points from which on its value is stored.
+
+The whole program shows which values would be recomputed, and at what cost. Other barriers are
+removed, as each one ends a loop of the compiler. Storing a value takes a loop of its own, whose
+start takes equally long at every batch, so it must save more where points are few.
 """
 
 from __future__ import annotations

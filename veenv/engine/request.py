@@ -1,4 +1,4 @@
-"""The record of a request: a transformation of a function, with all of its options."""
+"""Defines `Request`: one record of all options of a transformation of a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hessians by elimination, Laplacians without a matrix, Jacobians for linear solvers."""
+"""Computes Hessians by elimination, Laplacians without a matrix, operators for solvers."""
 
 from __future__ import annotations
 

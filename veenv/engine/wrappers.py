@@ -1,7 +1,7 @@
-"""Wrappers that keep a derived function valid under `x64`, on any mesh, and outside of jit.
+"""Wraps a derived function so that it is valid under `x64`, on any mesh, and outside of jit.
 
-JAX compiles what is run outside of jit by the identity of its body, which is another one each time
-that a function is traced. A body that was seen before takes the place of an equal one here.
+Outside of jit JAX compiles a body by its identity, and each trace of a function makes a new body.
+`equal_bodies_once` replaces a body by an equal one that was compiled before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Outlines batched regions: what acts elementwise along some axes becomes one equation each."""
+"""Outlines batched regions: subprograms that act elementwise along axes become one equation.
+
+In: a `Program`. Out: a `Program` with `BatchedRegion`s, the inverse of `jax.vmap`.
+"""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
 """Represents a batched region as one equation: a function of one point, mapped over the batch.
 
-After `vmap` over elements, edges or times there is much between a gather and a scatter, and all of
-it is separate along the axes of the batch. One equation, which may be one kernel, has a region's
-results and the small Jacobians at each point; left to eliminate are blocks between moves.
+After `vmap` over elements, edges or times, everything between a gather and a scatter is separate
+along the axes of the batch. The equation of such a region returns its results and their small
+Jacobians at each point; it may become one kernel. Only blocks between moves are left to eliminate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Moves gathers ahead of row-wise computation, so that only gathered rows are computed.
 
-Where values at nodes are taken at the ends of edges, what is done at nodes may be done at the ends:
-it is one block with what is done at edges. It is so where the price of that is lower.
+In: a `Search` over a program. Out: the rewritten `Program`, or None. Where values at nodes are
+gathered at the ends of edges, the computation at nodes moves to the ends, into one region with the
+computation at edges, if its price there is lower.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Finds the batched regions of a program by grouping axes that equations map onto each other.
 
-Axes of variables that go together are one class, as equations map them. A region is what has the
-same classes, from where it is entered to where it is left; what comes back to it is another one.
+In: a `Program`. Out: a `Program` with one equation for each region. Axes that equations map onto
+each other are one class (union-find). A region has the same classes from its operands to its
+results; what depends on its results through other equations is in another region.
 """
 
 from __future__ import annotations

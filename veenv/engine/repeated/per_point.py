@@ -1,7 +1,7 @@
 """Rewrites equations that act elementwise along batch axes as equations of one point.
 
-Shapes among their parameters have size one along the axes; bodies of calls, loops and branches are
-traced again.
+In: an equation and the axes of its variables. Out: a function of arrays that have size one along
+those axes. Bodies of calls, loops and branches are traced again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Rewrites `lax.map` and loops that carry nothing as batched equations.
 
-Loops that carry nothing do all turns at once.  `veenv.engine.repeated.outlining` finds the axes.
+In: a `Program`. Out: the same program with all steps of such loops at once, as `jax.vmap` would
+write it; `veenv.engine.repeated.outlining` then finds the axes.
 """
 
 from __future__ import annotations

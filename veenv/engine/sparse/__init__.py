@@ -1,4 +1,4 @@
-"""Jacobians without structural zeros: structured terms, and entries at known places."""
+"""Computes Jacobians without structural zeros: structured terms, and entries at known places."""
 
 from veenv.engine.sparse.entries import Entries
 from veenv.engine.sparse.pattern import Pattern

@@ -1,7 +1,8 @@
 """Finds which elements depend on which, through a partial, a loop, a branch or a batched region.
 
-Bodies are followed equation by equation, and loops turn by turn: row t of what a recurrence
-gives depends on nothing that comes after t.
+In: equations, and what their operands depend on as bool arrays. Out: the same of their results.
+Bodies are followed equation by equation, and loops turn by turn: row t of a recurrence's result
+depends on nothing that comes after t.
 """
 
 from __future__ import annotations

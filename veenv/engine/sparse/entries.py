@@ -1,8 +1,8 @@
-"""Matrices given entry by entry, their sums and products.
+"""Adds, multiplies and transposes matrices that are stored entry by entry.
 
-At places that are known when a function is traced (`Indexed`) only values are computed.  Where
-indices are arguments or come out of a sort, places are computed with the values (`Entries`): there
-are as many entries as index arrays say.
+`Indexed` has places that are known when a function is traced: only values are computed. `Entries`
+has places that are computed with the values, where indices are arguments or results of a sort;
+there are as many entries as index arrays say.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Elimination of sparse Jacobians: in the algebra of structures, then entry by entry.
+"""Eliminates vertices of sparse Jacobians: in the algebra of structures, then entry by entry.
 
-First every vertex is eliminated that no index array (of a gather, scatter or reshape) leads to or
-from, in the algebra of structures, where axes stay diagonal and bands stay bands: edges are sums of
-structured terms, or entries at known places where terms would be too many. What is left is written
-entry by entry, its places known when tracing, and the other vertices are eliminated as sparse
-matrices are multiplied.
+In: a `Linearisation`, its partials and an order. Out: an `Elimination` of terms and entries.
+
+First come the vertices that no index array (of a gather, scatter or reshape) leads to or from, in
+the algebra of structures, where axes stay diagonal and bands stay bands. Edges are sums of
+structured terms, or entries at known places where terms would be too many. The remaining edges are
+written entry by entry, at places known when tracing, and the other vertices are eliminated by
+products of sparse matrices.
 """
 
 from __future__ import annotations

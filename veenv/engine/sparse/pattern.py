@@ -1,6 +1,6 @@
-"""The places of a sparse matrix's entries, and their values: gathered from arrays, and added up.
+"""Stores the places of a sparse matrix's entries, and gathers and adds up their values.
 
-Places are index arrays of NumPy, known before any value; gathers are put off until they are needed.
+Places are index arrays of NumPy, known before any value; gathers are delayed until needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Solves linear systems with a sparse tensor for a matrix, as its pattern allows.
 
-Some are solved by SciPy on the host.  A system that is singular, or holds infinity or NaN, has NaN
-for a solution, as in JAX: a solver around it then takes a smaller step, or says so.
+In: a `SparseTensor` and a right-hand side. Out: the solution. Systems without a simple pattern are
+solved by SciPy on the host. A system that is singular, or holds infinity or NaN, has NaN for a
+solution, as in JAX: a solver around it then takes a smaller step, or reports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The structured summands of a `SparseTensor`, and the pattern of several summands together."""
+"""Stores the structured summands of a `SparseTensor`, and finds the pattern of several."""
 
 from __future__ import annotations
 
