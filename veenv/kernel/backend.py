@@ -1,4 +1,6 @@
-"""What all back ends share: the walk over a scalar program, its arrays, and bodies of its loops."""
+"""The parts that all back ends share: the walk over a scalar program, its arrays, and bodies of its
+loops.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ class Backend(ABC, Generic[A]):
 
     @abstractmethod
     def inside(self, position: int) -> Any:
-        """What is kept of the body of a loop."""
+        """Returns the record of a loop's body."""
 
     def named(self, position: int, value: Any) -> Any:
         """A number that is computed or read, with a name of its own."""
@@ -145,7 +147,7 @@ class Backend(ABC, Generic[A]):
         return given() if isinstance(given, functools.partial) else given
 
     def stored(self, i: int) -> A:
-        """Where an array is, or the array that an entry is the first of."""
+        """Returns the place of an array, or of the array that an entry is the first of."""
         scope, ops, views = self.scope, self.scope.program.ops, list[tuple[int, int]]()
         while True:  # along what is written in one array, which may be thousands of times
             op, place = ops[i], (i, None)
@@ -167,7 +169,9 @@ class Backend(ABC, Generic[A]):
         return found
 
     def _changed(self, position: int, k: int) -> A:
-        """Where an operation writes that has an array as an argument: there, or in a copy."""
+        """Returns the place that an operation with an array argument writes to: the array's, or a
+        copy's.
+        """
         if (position, k) in self.scope.in_place:
             return self.stored(self.scope.program.ops[position].args[k])
         return self._own((position, k))
@@ -224,7 +228,7 @@ class InLoop(Generic[A]):
 
     @property
     def condition(self) -> int:
-        """Of a loop without a length the operation that says whether a step is done."""
+        """Returns the operation that says whether a step of a loop without a length is done."""
         return self.loop.body.results[-1][0]
 
     def begin(self, carries: Sequence[Any], index: Any = None) -> None:

@@ -57,7 +57,7 @@ def _from_plain(x: Any, like: Any) -> Any:
 
 
 class _Depends(walk.Domain[bool]):
-    """Whether values depend on the operands."""
+    """A dependence analysis of values on the operands."""
 
     def constant(self, value: Any) -> bool:
         """A constant does not."""
@@ -68,11 +68,11 @@ class _Depends(walk.Domain[bool]):
         return [any(ins)] * len(equation.outvars)
 
     def join(self, a: bool, b: bool) -> bool:
-        """What may depend does."""
+        """Returns the union of dependences."""
         return a or b
 
     def chosen(self, test: Callable[[], bool], results: list[bool]) -> list[bool]:
-        """What is chosen by something that depends does."""
+        """Returns the dependence of a choice: that of its condition, too."""
         return [True] * len(results) if test() else results
 
 
@@ -98,7 +98,7 @@ class Traced:
 
     @functools.cached_property
     def carried(self) -> Carried:
-        """What the kernel computes: callbacks that raise are made after it."""
+        """Computes the kernel's results; callbacks that raise are made after it."""
         return carried_out(self.closed, called_by)
 
     def program(self, limit: int = limits.MAX_OPERATIONS) -> ScalarProgram:
@@ -182,7 +182,8 @@ class Traced:
         return for_xla
 
     def differentiable(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
-        """As `xla`, run anew where there are custom rules, which may close over their trace."""
+        """Does `xla`, traced anew where there are custom rules, which may close over their trace.
+        """
         jaxpr = _compat.open_jaxpr(self.closed)
         lifted = any(map(_compat.is_traced, self.lifted))
         direct = self.direct
@@ -203,7 +204,7 @@ class Traced:
 
 
 def _ruled(equation: Any) -> bool:
-    """Whether an equation is a call with a derivative rule of its own."""
+    """Tells whether an equation is a call with a derivative rule of its own."""
     return _compat.own_rule(equation.primitive, equation.params) is not None
 
 
@@ -391,7 +392,8 @@ def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
 
 
 def _place(fun: Callable[..., Any]) -> str:
-    """Where a function of the user's begins, of one that is made of it, too; empty if unknown."""
+    """Returns the file and line where a user's function begins, wrappers removed; empty if unknown.
+    """
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(inspect.unwrap(fun), "__code__", None)

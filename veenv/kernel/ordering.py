@@ -1,4 +1,4 @@
-"""Which operations of a program are needed, in which order, and what is written in place."""
+"""Orders the operations that a program needs, and finds the ones that write in place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def replacing(op: Op) -> Sequence[int]:
 
 
 def entries(program: ScalarProgram, i: int) -> int:
-    """How many entries an array has."""
+    """Counts the entries of an array."""
     ops = program.ops
     while ops[i].name == "write":
         i = ops[i].args[0]
@@ -187,7 +187,7 @@ def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
 
 
 def _carried(body: ScalarProgram, wanted: Sequence[int], carries: int) -> set[int]:
-    """What has to be carried for some results of a step, and for what is carried."""
+    """Finds the carries that some results of a step, and the carries themselves, need."""
     found: set[int] = set()
     seen, waiting = bytearray(len(body.ops)), [body.results[k][0] for k in wanted]
     while waiting:
@@ -250,7 +250,7 @@ def _is_given(op: Op) -> bool:
 
 
 def depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
-    """Each root with what it needs that is not there yet, one root after the other."""
+    """Lists each root after the operations that it needs, one root after the other."""
     seen, order = bytearray(len(ops)), list[int]()
     for root in roots:
         stack = [root]

@@ -78,7 +78,8 @@ def seconds(counts: np.ndarray, batch: int) -> float:
 def counts_of(
     jaxpr: Any, dropped: Container[Any] = (), points: float = inf, count: int | None = None
 ) -> np.ndarray:
-    """What the price of a jaxpr of one point is made of, for a batch over its arguments.
+    """Computes the counts that the price of a jaxpr of one point is made of, for a batch over its
+    arguments.
 
     Args:
       jaxpr: a jaxpr, open or closed.
@@ -97,7 +98,7 @@ def counts_of(
 
 
 def kernel_counts(program: ScalarProgram) -> np.ndarray:
-    """What the price of one kernel is made of: float64 [2, len(NAMES)], as of `counts_of`."""
+    """Computes the counts of one kernel's price: float64 [2, len(NAMES)], as `counts_of` does."""
     written = sum(program.outputs[k].size for k in program.written())
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
@@ -161,7 +162,7 @@ def kernel_size(equations: int) -> int:
 
 
 def equations_of(jaxpr: Any) -> int:
-    """How many equations XLA takes about as long to compile as a jaxpr."""
+    """Counts the equations that XLA takes about as long to compile as a jaxpr."""
     every = [(equation, _compat.inlinable(equation)) for equation in walk.equations(jaxpr)]
     inner = [equations_of(body) for _, body in every if body is not None]
     rest = [equation for equation, body in every if body is None]
@@ -192,7 +193,7 @@ def operations_of(jaxpr: Any) -> float:
 
 
 def _body(equation: Any) -> Any | None:
-    """What an equation that is a call runs, None of others."""
+    """Returns the jaxpr that a call runs, None for other equations."""
     name = equation.primitive.name
     body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
     return body or definition_of(equation)
@@ -214,7 +215,7 @@ def unrolled(equation: Any) -> int:
 
 
 def kernel_limit(available: float) -> int:
-    """How large a kernel may be to be traced and compiled in some seconds."""
+    """Returns the largest size of a kernel that is traced and compiled within some seconds."""
     return int(max(0.0, available - _MADE) / _OPERATION)
 
 

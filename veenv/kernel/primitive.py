@@ -153,7 +153,7 @@ class Fused(Batched):
         return self.compiled(*args)
 
     def _alone(self, *args: Any) -> Sequence[Any]:
-        """What is compiled; JAX runs it one by one where it looks for NaN, or jit is disabled."""
+        """Compiles the program; JAX runs it eagerly where it looks for NaN, or jit is disabled."""
         if any(map(_compat.is_traced, args)):
             return fused_p.bind(*args, kernel=self)
         return super().now(*args)
@@ -286,7 +286,8 @@ def _pushed(
 
 
 def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
-    """Of a derivative: cotangents of what it is linear in, summed where a batch shares it."""
+    """Transposes a derivative: cotangents of its linear operands, summed where a batch shares them.
+    """
     unknown = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [k for k in range(len(args)) if k not in unknown]
     given = [k for k, ct in enumerate(cts) if not isinstance(ct, ad.Zero)]

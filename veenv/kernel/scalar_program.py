@@ -175,14 +175,14 @@ class Leaf(NamedTuple):
 
 
 def _plain(attr: Any) -> Any:
-    """What an operation's `attr` is hashed by."""
+    """Returns a hashable form of an operation's `attr`."""
     if isinstance(attr, Loop):
         return attr.digest()
     return attr.tobytes() if isinstance(attr, (np.generic, np.ndarray)) else attr
 
 
 class Buffer(NamedTuple):
-    """What a routine gets of an argument of a loop: entries at distances along axes, in a row."""
+    """A routine's view of an argument of a loop: contiguous entries, with strides along axes."""
 
     argument: int  # its number; carried ones are written, too
     start: int  # the first entry
@@ -208,7 +208,7 @@ class Routine(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """What the operation ``loop`` repeats.
+    """The body and lengths of an operation ``loop``.
 
     Its arguments are first carries, arrays of which a step gets one entry, and what is the same in
     all steps. Each is a leaf of the body's inputs; the body's results are one operation each. A
@@ -231,11 +231,11 @@ class Loop:
 
     @property
     def steps(self) -> int:
-        """How many steps there are, or may be."""
+        """Returns the number of steps, or its upper bound."""
         return self.length or self.usual
 
     def entries(self, result: int) -> int | None:
-        """How many entries a result has; None of a number."""
+        """Counts the entries of a result; None for a number."""
         if result >= self.carries:
             return self.length
         return self.body.inputs[result].size if self.body.inputs[result].shape else None
@@ -260,7 +260,7 @@ class ScalarProgram:
 
     @functools.cached_property
     def is_constant(self) -> np.ndarray:
-        """Which operations are constants: bool [operations]."""
+        """Tells which operations are constants: bool [operations]."""
         return np.array([op.name == "const" for op in self.ops], bool)
 
     def parts(self) -> Iterator[tuple[ScalarProgram, int]]:
@@ -277,7 +277,8 @@ class ScalarProgram:
 
     @property
     def stacked(self) -> int:
-        """How many numbers its loops stack and carry in arrays, those of inner loops once."""
+        """Counts the numbers that its loops stack and carry in arrays, those of inner loops once.
+        """
         return sum(entries for part, _ in self.parts() for entries in part._arrays(part is self))
 
     def _arrays(self, outside: bool) -> list[int]:
@@ -292,7 +293,9 @@ class ScalarProgram:
 
     @functools.cached_property
     def placed(self) -> int:
-        """How many entries of stacks and arrays its loops read and leave, each time they run."""
+        """Counts the entries of stacks and arrays that its loops read and leave, each time they
+        run.
+        """
         total = 0
         for part, times in self.parts():
             for k, op in enumerate(part.ops):
@@ -306,12 +309,12 @@ class ScalarProgram:
 
     @functools.cached_property
     def size(self) -> int:
-        """How many operations compute something, those of a loop's body once."""
+        """Counts the operations that compute something, those of a loop's body once."""
         return sum(part._computing for part, _ in self.parts())
 
     @functools.cached_property
     def executed(self) -> int:
-        """How many operations compute something at a point, those of a loop at each step."""
+        """Counts the operations that compute something at a point, those of a loop at each step."""
         return sum(part._computing * times for part, times in self.parts())
 
     @property
@@ -320,12 +323,12 @@ class ScalarProgram:
 
     @property
     def _filled(self) -> int:
-        """How many entries of arrays are put there one by one."""
+        """Counts the entries of arrays that are written one by one."""
         return sum(len(op.args) for op in self.ops if op.name == "array")
 
     @functools.cached_property
     def work(self) -> int:
-        """What computing a point takes, in multiplications: the sum of the operations' weights.
+        """Computes the cost of a point, in multiplications: the sum of the operations' weights.
 
         A sine and a cosine of one number share most of their work. Places are computed once for all
         points, beside the numbers. An addition is free where one of
@@ -363,7 +366,7 @@ class ScalarProgram:
         }
 
     def count(self, *names: str) -> int:
-        """How many operations have one of these names (of calls: the function's)."""
+        """Counts the operations with one of these names (of calls: the function's)."""
         every = (op for part, _ in self.parts() for op in part.ops)
         return sum((op.attr if op.name == "call" else op.name) in names for op in every)
 
@@ -426,7 +429,8 @@ def written_in(ops: Sequence[Op], i: int) -> int:
 
 
 class Adds(Protocol):
-    """What adds operations to a program: `veenv.kernel.building.builder.Builder`."""
+    """The interface for adding operations to a program, as `veenv.kernel.building.builder.Builder`.
+    """
 
     ops: list[Op]
 
@@ -474,11 +478,11 @@ class Scalars:
         return self.b.op(name, "bool", x, y)
 
     def both(self, x: int, y: int) -> int:
-        """Whether both are true."""
+        """Returns the conjunction of two conditions."""
         return self.b.op("and", "bool", x, y)
 
     def either(self, x: int, y: int) -> int:
-        """Whether one is true."""
+        """Returns the disjunction of two conditions."""
         return self.b.op("or", "bool", x, y)
 
     def square(self, x: int) -> int:

@@ -1,4 +1,4 @@
-"""From a jaxpr to a scalar program: what each primitive is in operations on single numbers."""
+"""Builds a scalar program from a jaxpr: each primitive becomes operations on single numbers."""
 
 import lazy_loader
 

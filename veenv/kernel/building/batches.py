@@ -114,7 +114,7 @@ class Batches:
         return [self._values[v] for v in outs]
 
     def _entries(self, jaxpr: Any) -> int:
-        """How many entries of its arrays are computed, not moved alone."""
+        """Counts the entries of an equation's arrays that are computed, not only moved."""
         total = 0
         for eqn in jaxpr.eqns:
             called = self._enter(eqn)

@@ -109,7 +109,7 @@ class Builder:
         return op.attr if op.name == "const" else None
 
     def negated(self, i: int) -> int | None:
-        """What an operation is the negative of, of floats; None for what is no negation."""
+        """Returns the operation that a float operation negates; None if it is no negation."""
         op = self.ops[i]
         return op.args[0] if op.name == "neg" and op.dtype in FLOATS else None
 
@@ -136,7 +136,7 @@ class Builder:
         return known
 
     def rows(self, name: str, dtype: str, rows: Iterable[tuple[int, ...]]) -> list[int]:
-        """As `op` for each row of arguments; fast for sums, products and the like of floats."""
+        """Adds `op` for each row of arguments; fast for sums, products and the like of floats."""
         code = _ARITHMETIC.get((name, dtype))
         if code is None:
             return [self.op(name, dtype, *args) for args in rows]
@@ -181,7 +181,7 @@ class Builder:
 
     @property
     def computing(self) -> int:
-        """How many operations compute something so far."""
+        """Counts the operations so far that compute something."""
         return self._computing
 
     def expect(self, count: int) -> None:
@@ -247,7 +247,9 @@ class Builder:
         return None if None in either else (ops[0].args[0], *either)
 
     def _reader(self, ids: Sequence[int]) -> Callable[[int], int] | None:
-        """What reads the entries of an array that there is, or is the same everywhere."""
+        """Returns the reader of an existing array's entries, or of a value that is the same
+        everywhere.
+        """
         if all(i == ids[0] for i in ids):
             return lambda place: ids[0]
         array, dtype = self.array(ids), self.ops[ids[0]].dtype
@@ -255,7 +257,7 @@ class Builder:
         return (lambda place: self.op("read", dtype, array, place)) if there else None
 
     def entries(self, i: int) -> int | None:
-        """How many entries an array has; None of a number, or of a whole input."""
+        """Counts the entries of an array; None for a number, or a whole input."""
         while self.ops[i].name == "write":
             i = self.ops[i].args[0]
         op = self.ops[i]
@@ -477,7 +479,7 @@ Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 
 
 def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
-    """As `Builder.op` for each entry of arrays of one shape; equal entries are added once."""
+    """Adds `Builder.op` for each entry of arrays of one shape; equal entries are added once."""
     rows, places = different([x.ravel() for x in operands])
     return np.array(b.rows(name, dtype, rows), np.int64)[places].reshape(operands[0].shape)
 

@@ -75,7 +75,7 @@ def _is_callback(equation: Any) -> bool:
 
 
 def _may_go_on(equation: Any) -> bool:
-    """Whether it is a loop of unknown length."""
+    """Tells whether an equation is a loop of unknown length."""
     loop = walk.loop_of(equation)
     return loop is not None and loop.length is None
 
@@ -92,11 +92,11 @@ class _Reader:
         self._known: dict[Any, Any] = {} if known is None else known
 
     def calls_back(self, equation: Any) -> bool:
-        """Whether an equation calls back, in any depth."""
+        """Tells whether an equation calls back, at any depth."""
         return self._holds(equation, _is_callback)
 
     def _holds(self, equation: Any, is_one: Callable[[Any], bool]) -> bool:
-        """Whether an equation is one of a kind, or has one in any depth."""
+        """Tells whether an equation is of a kind, or holds one at any depth."""
         if is_one(equation):
             return True
         key = id(equation), is_one
@@ -233,7 +233,7 @@ class _Reader:
 
 
 def _any(found: _Found, over: Any) -> Any:
-    """Whether one of some calls is made, or one was before; None of no calls."""
+    """Computes whether a call is made, or was made before; None without calls."""
     for _, [made, *_] in found:
         over = made if over is None else over | made
     return over
@@ -244,7 +244,7 @@ def _zeros(avals: Any) -> _Values:
 
 
 def _none(sites: Sequence[Any]) -> _Values:
-    """What says that no call is made."""
+    """Returns the record of no call."""
     return [x for s in sites for x in (jnp.bool_(False), *_zeros(v.aval for v in s.invars))]
 
 
@@ -256,7 +256,7 @@ def _split(outs: Sequence[Any], count: int, sites: Sequence[Any]) -> tuple[_Valu
 
 
 def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Values:
-    """Of two turns of a loop the calls of the first that makes them."""
+    """Keeps the calls of the first iteration that makes them."""
     found = []
     pairs = _split(old, 0, sites)[1], _split(new, 0, sites)[1]
     for (_, [before, *kept]), (_, [now, *others]) in zip(*pairs, strict=True):
@@ -268,7 +268,7 @@ def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Va
 
 
 def _where(on: Any, new: Any, old: Any) -> Any:
-    """What is carried on, given the conditions of its leading axes."""
+    """Selects between carries by conditions on their leading axes."""
     return jnp.where(jnp.expand_dims(on, range(on.ndim, new.ndim)), new, old)
 
 

@@ -33,7 +33,7 @@ def parts(b: Adds, z: int) -> tuple[int, int]:
 
 
 def operation(b: Adds, name: str, dtype: str, *args: int) -> int:
-    """What the builder does for an operation, or a function, whose result is complex."""
+    """Returns the builder's rule for an operation, or a function, with a complex result."""
     if name in _FUNCTIONS:
         return pair(b, *_FUNCTIONS[name](reals(b, dtype), *parts(b, *args)))
     if name not in _ARITHMETIC:
@@ -50,7 +50,7 @@ class Reals(Scalars):
         return self.select(self.is_("eq", x, self.number(0)), x, rest)
 
     def infinite(self, x: int) -> int:
-        """Whether it is infinite."""
+        """Tests for infinity."""
         return self.is_("eq", self.abs(x), self.number(np.inf))
 
     def like(self, y: int, value: int) -> int:
@@ -138,7 +138,7 @@ def _add(b: Adds, dtype: str, x: int, y: int) -> int:
 
 
 def _mul(b: Adds, dtype: str, x: int, y: int) -> int:
-    """Of a square without the squares of the parts, which may both be infinite."""
+    """Multiplies; a square avoids the squares of its parts, which may both be infinite."""
     r, (p, q), (s, t) = reals(b, dtype), parts(b, x), parts(b, y)
     if x != y:
         re = r.sub(r.mul(p, s), r.mul(q, t))
@@ -264,7 +264,7 @@ def _cosh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _tanh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """By exponentials of -2|x|, which are never large."""
+    """Computes tanh by exponentials of -2|x|, which are never large."""
     y = r.select(r.infinite(x), r.number(0), y)
     twice = r.mul(r.number(-2), r.abs(x))
     less, four = r.call("expm1", twice), r.mul(r.number(4), r.call("exp", twice))
@@ -275,7 +275,8 @@ def _tanh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _arc(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """What is to x as cosine to sine, and the imaginary part, both of the upper half of the plane.
+    """Computes the angle whose tangent, in terms of x, is sine over cosine, and its imaginary part,
+    in the upper half-plane.
 
     By the roots of 1 - z and 1 + z (Kahan 1987); far out by z itself, which has no product.
     """
@@ -305,7 +306,9 @@ def _acosh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """By the distance from one; what is far is a quarter turn, what is close has no square."""
+    """Computes atanh from the distance to one; far values are a quarter turn, close ones use no
+    square.
+    """
     zero, one, right, up = r.number(0), r.number(1), r.abs(x), r.abs(y)
     less, more = r.sub(one, right), r.add(one, right)
     apart, eps = r.modulus(less, up), float(np.finfo(r.dtype).eps)

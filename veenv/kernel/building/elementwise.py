@@ -147,7 +147,7 @@ def _abs(r: Scalars, x: int) -> int:
 
 
 def _divisor(r: Scalars, x: int, y: int) -> tuple[int, int]:
-    """Whether an integer divisor is zero, and one in its place where dividing would trap."""
+    """Tests an integer divisor for zero, and replaces it where dividing would trap."""
     trap = zero = r.is_("eq", y, r.number(0))
     if not r.of.startswith("u"):
         least = r.is_("eq", x, r.number(np.iinfo(r.of).min))
@@ -353,7 +353,9 @@ _ERF_INV: Mapping[str, Sequence[tuple[float, bool, float, Sequence[float]]]] = {
 
 
 def _erf_inv(r: Scalars, x: int) -> int:
-    """By -log(1 - x²) in a polynomial for each of its ranges, as XLA does."""
+    """Computes the inverse of erf from -log(1 - x²), by a polynomial for each of its ranges, as XLA
+    does.
+    """
     w = r.neg(r.call("log1p", r.neg(r.square(x))))
     result: int | None = None
     for end, rooted, middle, coefficients in reversed(_ERF_INV[r.dtype]):
@@ -372,7 +374,8 @@ _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12
 
 
 def _digamma(r: Scalars, x: int) -> int:
-    """By its series at a larger number; of numbers below 1/2 by reflection, NaN at the poles."""
+    """Computes digamma by its series at a larger number; below 1/2 by reflection, NaN at the poles.
+    """
     one, zero, (steps, terms) = r.number(1), r.number(0), _STEPS[r.dtype]
     left = r.is_("lt", x, r.number(0.5))
     z = r.select(left, r.sub(one, x), x)
@@ -391,7 +394,9 @@ def _digamma(r: Scalars, x: int) -> int:
 
 
 def _lgamma(r: Scalars, x: int) -> int:
-    """What is denormal counts as zero in arithmetic, where this is large: -log of its bits."""
+    """Computes lgamma; of denormal numbers, which count as zero in arithmetic, -log from their
+    bits.
+    """
     kind, info = r.of.replace("float", "int"), np.finfo(r.of)
     bits = r.b.op("and", kind, r.b.op("bitcast", kind, x), r.b.number(np.iinfo(kind).max, kind))
     is_small = r.is_("lt", bits, r.b.number(1 << info.nmant, kind))

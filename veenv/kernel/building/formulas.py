@@ -104,7 +104,7 @@ def _top_k(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
 
 
 def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Sequence[Array]:
-    """How many entries of a sorted table come before each of some numbers, or not after it."""
+    """Counts the entries of a sorted table before each of some numbers, or not after it."""
     made = params["_prim"]
     given = made.params
     if table.ndim != given["batch_dims"] + 1:
@@ -124,13 +124,15 @@ def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Se
 
 
 def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
-    """As JAX has it: of pairs, of pairs of these, and so on."""
+    """Scans as JAX does: over pairs, pairs of these, and so on."""
     axis, reverse = params["axis"], params["reverse"]
     return [lax.associative_scan(jnp.logaddexp, x, reverse=reverse, axis=axis)]
 
 
 def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
-    """What each place in a window reads of an array, which is padded: all in the result's shape."""
+    """Returns the values that each place of a window reads of a padded array, each in the result's
+    shape.
+    """
     ones, pads = (1,) * x.ndim, params["padding"]
     spread, apart = (np.array(params.get(f"{k}_dilation", ones)) for k in ("base", "window"))
     sizes, strides = (np.array(params[f"window_{k}"]) for k in ("dimensions", "strides"))
@@ -180,7 +182,7 @@ def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callab
 
 
 def _gathered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[Array]:
-    """Of each window the value at its extreme, the first of equal ones."""
+    """Gathers the value at each window's extreme, the first of equal ones."""
     taps, least, stays = _keys(params, x)
     best, found = jnp.full_like(taps[0], least), jnp.zeros_like(taps[0], values.dtype)
     for key, value in zip(taps, _taps(params, values, 0), strict=True):
@@ -237,13 +239,13 @@ def name_of(eqn: Any) -> str:
 
 
 def body_of(eqn: Any) -> Any | None:
-    """What a primitive computes, as a closed jaxpr; None for others."""
+    """Returns a primitive's decomposition as a closed jaxpr; None for primitives without one."""
     found = _found(eqn)
     return None if isinstance(found, CannotFuseError) else found
 
 
 def refusal(eqn: Any) -> CannotFuseError | None:
-    """Why there is no such body where others of the primitive have one."""
+    """Explains why an equation has no decomposition where others of its primitive have one."""
     found = _found(eqn)
     return found if isinstance(found, CannotFuseError) else None
 

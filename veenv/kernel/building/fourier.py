@@ -100,7 +100,8 @@ def _fft(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 
 def passes(eqn: Any) -> int:
-    """How many arrays of the size of its result an equation computes: one, unless a transform."""
+    """Counts the arrays of its result's size that an equation computes: one, except for transforms.
+    """
     lengths = eqn.params.get("fft_lengths", ())
     return max(1, sum(2 * p for n in lengths for p in _primes(n)))  # sums of rows, turned before
 

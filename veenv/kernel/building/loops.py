@@ -57,7 +57,7 @@ def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: 
 
 
 class _Body:
-    """What a step computes, in a builder of its own; what is the same in all steps goes out."""
+    """The body of a loop in a builder of its own; loop-invariant operations are moved out."""
 
     def __init__(self, outer: Builder, limit: int):
         self.outer, self.inner = outer, Builder(limit, outer.longest, outer.stored)
@@ -236,7 +236,7 @@ def _by_steps(
     arrays_of: Mapping[int, int],
     length: int,
 ) -> Sequence[int]:
-    """What an operation of a body is outside, for each step."""
+    """Returns an operation of a body as an array over steps, outside of the loop."""
     out = body.outside(i)
     if out is not None:
         return [out] * length
@@ -314,7 +314,7 @@ def while_loop(
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
-    """What is carried on, given the conditions of its leading axes."""
+    """Selects between carries by conditions on their leading axes."""
     rest = (1,) * (new.ndim - condition.ndim)
     return choose(b, condition.reshape((*condition.shape, *rest)), new, old)
 
@@ -333,7 +333,7 @@ def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
 
 
 def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[Ids]]:
-    """Of what is carried the operations inside, and these in arrays."""
+    """Returns the operations of a carry inside the loop, and those of its arrays."""
     inputs, arrays, count = [], [], 0
     for ids in carry:
         parts = reals(body.outer, ids)
@@ -345,7 +345,7 @@ def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[I
 
 
 class _Slot(NamedTuple):
-    """What a loop carries: a number, or an array in which a step writes.
+    """A carry of a loop: a number, or an array in which a step writes.
 
     `start` is the operation outside, `input` that inside (of an array the operation that joins its
     entries), `ahead` the next one; `order` says where a carry's entries are among all.
@@ -360,7 +360,7 @@ class _Slot(NamedTuple):
 def _slots(
     body: _Body, carry: Sequence[Ids], inputs: Sequence[list[int]], outs: Sequence[Ids]
 ) -> list[_Slot]:
-    """What is carried: numbers, and arrays in which a step writes, or which loops in it make.
+    """Lists the carries: numbers, and arrays in which a step writes, or which inner loops make.
 
     Of the latter those that a step reads as arrays, too.
     """

@@ -28,7 +28,7 @@ from veenv.rules.table import named
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """As shapes say."""
+    """Moves entries by an index map of shapes."""
     found = move_elements(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
     assert found is not None
     return found
@@ -50,12 +50,12 @@ def _empty(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 
 def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """Of any number of arrays, each of which is a result."""
+    """Returns any number of arrays unchanged, each as a result."""
     return list(ins)
 
 
 def _platform(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """Which of several ways to compute the same is for this processor."""
+    """Returns the branch of `platform_index` for this processor."""
     known = [p is None or "cpu" in p for p in eqn.params["platforms"]]
     return [constants(b, np.int32(known.index(True)))]
 
@@ -106,7 +106,7 @@ def _num_starts(b: Builder, windows: Windows, shape: Sequence[int], ids: Ids) ->
 
 
 def _is(b: Builder, index: int, value: int, last: int, clipped: bool) -> int:
-    """Whether an index is a value; one that is outside, and clipped, is the nearest inside."""
+    """Tests whether an index equals a value; an index outside is clipped to the nearest inside."""
     if clipped and last == 0:
         return b.const(np.bool_(True))
     name = "eq"
@@ -245,7 +245,7 @@ def _written(
 
 
 def _fill(b: Builder, eqn: Any) -> int:
-    """What is read outside of an array."""
+    """Returns the value that is read outside of an array."""
     dtype = np.dtype(dtype_name(eqn.outvars[0].aval.dtype))
     fill = eqn.params["fill_value"]
     if fill is None:

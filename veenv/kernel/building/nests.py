@@ -113,7 +113,7 @@ class Nest:
         return Matrix(array, start, strides)
 
     def placed(self, ids: Ids) -> Matrix | Number | None:
-        """What is only read, where it lies, or where it is few numbers or constants put there."""
+        """Returns read-only arrays where they lie; few numbers and constants are copied there."""
         if (ids == ids.flat[0]).all():
             return Number(0, int(ids.flat[0]))
         place = self.lying(ids, fixed=True)

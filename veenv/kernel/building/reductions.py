@@ -29,7 +29,7 @@ COMBINE: Mapping[str, tuple[str, str]] = {
 
 
 def operation(name: str, dtype: str) -> str:
-    """What combines two numbers of a dtype."""
+    """Returns the operation that combines two numbers of a dtype."""
     return COMBINE[name][dtype == "bool"]
 
 
@@ -158,7 +158,7 @@ def _extreme_index(compare: str) -> Rule:
 
 
 def _precedes(b: Builder, dtype: str, x: int, y: int) -> int:
-    """Whether x comes before y; what is not a number comes last."""
+    """Tests whether x comes before y; NaN comes last."""
     if dtype == "bool":
         return b.op("and", "bool", b.op("not", "bool", x), y)
     less = b.op("lt", "bool", x, y)

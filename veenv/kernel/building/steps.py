@@ -1,4 +1,4 @@
-"""What of a loop's step depends on its number alone: a table, the same for all points.
+"""Precomputes values that depend only on the loop counter, as tables shared by all points.
 
 Adam's bias corrections are powers of the step's number; XLA computes them once for a whole batch.
 """
@@ -21,7 +21,7 @@ _EVALUATED = frozenset({"convert", "bitcast", "call", *OPERATIONS})
 def by_number(
     ops: Sequence[Op], carried: Mapping[int, int], columns: Mapping[int, Sequence[int]], b: Builder
 ) -> tuple[bytearray, set[int]]:
-    """Which operations of a body depend on the step's number alone, and which carries do.
+    """Finds the operations and carries of a body that depend only on the loop counter.
 
     `carried` are carries that start as constants, with their next values; `columns` the entries of
     stacked arrays, operations of `b`.

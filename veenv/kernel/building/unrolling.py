@@ -1,4 +1,4 @@
-"""From a jaxpr to a scalar program: arrays are unrolled, calls and short loops inlined."""
+"""Unrolls a jaxpr to a scalar program: arrays are unrolled, calls and short loops inlined."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def unroll(
 def _program(
     closed: Any, limit: int, size: float, batches: bool = False, longest: int | None = None
 ) -> ScalarProgram:
-    """As `unroll`; with `batches` axes are loops, whose steps take so much at most."""
+    """Does `unroll`; with `batches`, axes become loops whose steps are at most so large."""
     jaxpr = _compat.open_jaxpr(closed)
     read = walk.read_in(jaxpr, jaxpr.outvars)
     stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
@@ -377,7 +377,7 @@ class _Unroller:
         return self.jaxpr(_compat.open_jaxpr(inner), getattr(inner, "consts", ()), ins)
 
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        """All branches, and a choice between their results; one branch where it is known."""
+        """Traces all branches and a choice between their results; one branch where it is known."""
         branches, b = walk.branches_of(eqn), self.builder
         index = constant(b, ins[0])
         if index is not None:
@@ -393,7 +393,7 @@ class _Unroller:
         return chosen
 
     def _inside(self, closed: Any, consts: Sequence[Ids], nested: bool) -> loops.Trace:
-        """What traces the body of a loop, whose first operands are the same in all steps.
+        """Returns the tracer of a loop's body, whose first operands are the same in all steps.
 
         If `nested`, axes are loops in there.
         """
@@ -503,7 +503,7 @@ class _Unroller:
 
 
 def _entered(eqn: Any) -> tuple[Any, Sequence[int]] | None:
-    """What a call runs; None of an equation that computes by itself."""
+    """Returns the jaxpr that a call runs; None for an equation that computes by itself."""
     name = eqn.primitive.name
     by_itself = name in _KNOWN or facts(name).form == "loop"
     return None if by_itself else called_by(eqn)

@@ -68,7 +68,7 @@ def _number(value: np.generic) -> str:
 def memory(
     program: ScalarProgram, lanes: int, base: int = 0, carries: int | None = None
 ) -> tuple[Mapping[Place | int, int], int]:
-    """Where in memory each array is, and the memory of the body of each loop; then the end of all.
+    """Returns the offset of each array, and of each loop body's memory; then the end of all.
 
     `base` is what there is before, in bytes; a program that is a loop's body has `carries`.
     """
@@ -104,7 +104,8 @@ def workspace(loop: Loop) -> list[int]:
 
 @remembered
 def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
-    """Of each operation whether it is the same at all points, given the same of input leaves."""
+    """Tells of each operation whether it is the same at all points, given that of the input leaves.
+    """
     found: list[bool] = []
     results: dict[int, list[bool]] = {}
     for position, op in enumerate(program.ops):
@@ -119,7 +120,9 @@ def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
 
 
 def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
-    """Of each input leaf of a loop's body whether it is the same at all points, given arguments."""
+    """Tells of each input leaf of a loop's body whether it is the same at all points, given
+    arguments.
+    """
     arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
     given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
     while True:

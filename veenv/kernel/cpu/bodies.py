@@ -27,7 +27,7 @@ _COUNTING = frozenset("add sub mul eq ne lt le gt ge".split())
 
 
 class _Where(NamedTuple):
-    """What is kept of a program or the body of a loop."""
+    """The record of a program or of a loop's body while its code is emitted."""
 
     places: Mapping[Place | int, int]  # where its arrays are (`veenv.kernel.cpu.arrays.memory`)
     same: Sequence[bool]  # of each operation whether it is the same in all lanes
@@ -97,7 +97,7 @@ class Instructions(Emitter, Backend[Stored]):
         return Stored("%kept", dtype, self.scope.where.places[place])
 
     def inside(self, position: int) -> _Where:
-        """What is known of the body of a loop."""
+        """Returns the record of a loop's body."""
         op, where = self.scope.program.ops[position], self.scope.where
         loop: Loop = op.attr
         base = where.places[position]
@@ -192,7 +192,7 @@ class Instructions(Emitter, Backend[Stored]):
         return known or self.emit(f"extractelement {self.vector(dtype)} {value}, i64 0")
 
     def _test(self, loop: InLoop[Stored], carries: list[str]) -> str:
-        """Whether any lane goes on; the lanes that do are the scope's mask then."""
+        """Tests whether any lane goes on; the lanes that do become the scope's mask."""
         loop.begin(carries)
         scope, kind = self.scope, self.vector("bool")
         mask = self.operand(loop.condition)
@@ -211,7 +211,7 @@ class Instructions(Emitter, Backend[Stored]):
         return [self.select(kind, mask, new, old) for kind, new, old in rows]
 
     def _address(self, array: Stored, index: str | int) -> str:
-        """Where an entry of an array is, by its number, which may be an i64."""
+        """Computes the address of an array's entry from its number, which may be an i64."""
         width = array.width(self.lanes)
         offset, near = array.offset + width * array.start, array.pointer
         if isinstance(index, int):

@@ -1,4 +1,4 @@
-"""From LLVM IR to machine code in this process, for the processor it runs on."""
+"""Compiles LLVM IR to machine code in this process, for the processor it runs on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from veenv.kernel.scalar_program import ScalarProgram
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of the processor."""
+    """The properties of the processor."""
 
     cpu: str  # LLVM's name for it
     features: str  # its instruction sets, as LLVM writes them
@@ -33,7 +33,7 @@ class Host:
     fma: bool = False  # whether it multiplies and adds in one instruction, rounded once
 
     def lanes(self, program: ScalarProgram) -> int:
-        """How many points a vector holds: a register's worth of the widest float."""
+        """Computes how many points a vector holds: a register's worth of the widest float."""
         return self.vector_bytes // (8 if "float64" in program.dtypes else 4)
 
 
@@ -90,7 +90,8 @@ class Objects(NamedTuple):
     stack: int = 0  # the most bytes that a call takes of the stack
 
     def are_callable(self) -> bool:
-        """Whether all that they call is here; LLVM ends a process that lacks something."""
+        """Tests whether all functions that they call are here; LLVM ends a process that lacks one.
+        """
         return all(map(is_known, self.symbols))
 
 
@@ -135,7 +136,9 @@ def _emit() -> Callable[..., Any]:
 
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Where functions are that LLVM does not find by itself: of this process, libm, libmvec."""
+    """Returns the libraries whose functions LLVM does not find by itself: this process, libm,
+    libmvec.
+    """
     found = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libmvec.so.1"):
         with suppress(OSError):

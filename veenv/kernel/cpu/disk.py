@@ -101,13 +101,13 @@ def _path(name: str) -> Path | None:
 
 
 def _record(name: str) -> list[str]:
-    """All that a file depends on."""
+    """Returns everything that a file depends on."""
     return [_made_by(), name]
 
 
 @functools.cache
 def _made_by() -> str:
-    """What has a part in making it, beside the program: sources, libraries, the processor."""
+    """Returns what a file depends on besides the program: sources, libraries, the processor."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(p for p in package.rglob("*") if p.suffix in _SOURCES):
         digest.update(path.read_bytes())

@@ -80,7 +80,7 @@ class _Entry:
 
 
 class _Registry:
-    """All entries of the process, by key."""
+    """The entries of the process, by key."""
 
     def __init__(self) -> None:
         self.entries: dict[int, _Entry] = {}
@@ -213,7 +213,7 @@ def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
 
 
 def alive() -> int:
-    """How many kernels hold machine code, after freeing those that nothing can call."""
+    """Counts the kernels that hold machine code, after freeing those that nothing can call."""
     found = registry()
     in_threads(lambda _: found.collect(), [None])
     return len(found.entries)
@@ -258,5 +258,5 @@ def keep_memory() -> bool:
 
 
 def may_advise() -> bool:
-    """Whether the system is told how to treat memory: on Linux, unless the variable is 0."""
+    """Tells whether to advise the system on memory: on Linux, unless the variable is 0."""
     return sys.platform.startswith("linux") and os.environ.get(SWITCH) != "0"

@@ -66,7 +66,7 @@ class Shuffles:
         )
 
     def _by_registers(self, of: Shuffles, given: Sequence[str], lanes: Sequence[int]) -> str:
-        """As `pick`, each register of the result by itself."""
+        """Does `pick`, each register of the result by itself."""
 
         def register(k: int) -> str:
             vector, half = given[k // 2], k % 2
@@ -261,7 +261,7 @@ class Leaves:
         return self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def square(self, start: str, leaf: Leaf, first: str) -> list[str]:
-        """As many vectors of entries as there are lanes, as in memory, from an i64 on."""
+        """Returns as many vectors of entries as there are lanes, as in memory, from an i64 on."""
         shuffles, size = self._shuffles(leaf), _bytes(leaf)
         offset = self._emit(f"mul i64 {first}, {size}")
         base = self._emit(f"getelementptr i8, ptr {start}, i64 {offset}")

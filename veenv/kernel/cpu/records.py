@@ -98,7 +98,7 @@ _CHUNK_OPERATIONS = 1_500_000
 
 
 class Layout(NamedTuple):
-    """What a record says of a kernel, beside its code."""
+    """The memory layout of a kernel, stored beside its code."""
 
     lanes: int  # points in a vector
     executed: int  # operations at a point
@@ -114,7 +114,7 @@ def layout_of(program: ScalarProgram) -> Layout:
 
 
 class LeafRecord(ctypes.Structure):
-    """What is known of an input or output."""
+    """The shape and type of an input or output."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -126,7 +126,7 @@ class LeafRecord(ctypes.Structure):
 
 
 class EntryRecord(ctypes.Structure):
-    """What is known of a kernel."""
+    """The record of a kernel on disk."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -189,7 +189,7 @@ _LAYOUT = ("sources", "places", "constants")
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """What is left of a `ScalarProgram` when its machine code is there."""
+    """The part of a `ScalarProgram` that calling its machine code needs."""
 
     own_digest: str  # of the program
     outputs: tuple[Leaf, ...]  # shape and dtype of each output leaf
@@ -228,7 +228,7 @@ def code_name(digest: str, lanes: int) -> str:
 
 
 def find(name: str) -> Finished | None:
-    """What is kept by a name, if the machine code is there, too."""
+    """Returns the kernel stored by a name, if its machine code is there, too."""
     return disk.find(name, _finished)
 
 

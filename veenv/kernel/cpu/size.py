@@ -1,4 +1,4 @@
-"""What a kernel's code writes, what compiling it goes with, how many points its vectors hold.
+"""Sizes of a kernel's code: the values it writes, its compile time, the points of a vector.
 
 The code writes small leaves as they lie in memory. Of a large one it writes a vector for each value
 as soon as that is known, once if several entries have it, and the driver brings the vectors into
@@ -31,7 +31,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @remembered
 def lanes_of(program: ScalarProgram) -> int:
-    """How many points a vector holds: a register's worth of the widest float, or two.
+    """Computes how many points a vector holds: a register's worth of the widest float, or two.
 
     A step of a loop waits for the one before it, so that two registers at once take hardly longer
     than one; it is worth it as long as a step's numbers have room in all registers.
@@ -43,7 +43,7 @@ def lanes_of(program: ScalarProgram) -> int:
 
 
 def size_of(program: ScalarProgram) -> int:
-    """What compiling a kernel goes with: its operations, and what its code reads and writes.
+    """Computes the size that compile time goes with: operations, and reads and writes of the code.
 
     A sine, a cosine or both of an angle are many instructions in the code, and so are the shuffles
     of what is read, and of what is written as it lies in memory.
@@ -59,7 +59,7 @@ def _is_made(program: ScalarProgram, op: Op) -> bool:
 
 
 def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
-    """What each operation adds to the code, without what is read and written.
+    """Computes the length of each operation's code, without reads and writes.
 
     Arrays that come into the body of a loop lie in memory as they are read.
     """
@@ -79,13 +79,13 @@ def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
 
 
 def body_size(body: ScalarProgram) -> int:
-    """What the body of a loop adds to the code."""
+    """Computes the size of the code of a loop's body."""
     return int(_own_lengths(body, inside=True).sum()) + len(body.inputs) + len(body.results)
 
 
 @remembered
 def _lengths(program: ScalarProgram) -> np.ndarray:
-    """What each operation adds to the code, with what is read for it and written with it."""
+    """Computes the length of each operation's code, with its reads and writes."""
     found = _own_lengths(program)
     unread = {k for k, op in enumerate(program.ops) if op.name == "input"}
     for k, op in enumerate(program.ops):
@@ -147,12 +147,13 @@ class Written(NamedTuple):
 
     @property
     def by_value(self) -> bool:
-        """Whether the code writes a vector for each value, not vectors of successive memory."""
+        """Tells whether the code stores a vector for each value, not vectors of consecutive memory.
+        """
         return self.sources.size > 0
 
 
 class Write(NamedTuple):
-    """What the code writes as soon as an operation is done."""
+    """A store that the code makes as soon as an operation is done."""
 
     number: int  # of the leaf, among those that the kernel writes
     made: Written  # the leaf
@@ -183,7 +184,9 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
 
 
 def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where entries begin that follow one another in an array, and how many; others one by one."""
+    """Finds runs of consecutive entries of an array, and their lengths; single entries are runs of
+    one.
+    """
     start = 0
     while start < len(ids):
         first, count = program.ops[ids[start]], 1
