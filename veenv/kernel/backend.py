@@ -1,6 +1,4 @@
-"""The parts that all back ends share: the walk over a scalar program, its arrays, and bodies of its
-loops.
-"""
+"""Shared parts of back ends: the walk over a scalar program, its arrays, bodies of its loops."""
 
 from __future__ import annotations
 
@@ -169,9 +167,7 @@ class Backend(ABC, Generic[A]):
         return found
 
     def _changed(self, position: int, k: int) -> A:
-        """Returns the place that an operation with an array argument writes to: the array's, or a
-        copy's.
-        """
+        """Returns the place that an operation on an array writes to: the array's, or a copy's."""
         if (position, k) in self.scope.in_place:
             return self.stored(self.scope.program.ops[position].args[k])
         return self._own((position, k))

@@ -182,8 +182,7 @@ class Traced:
         return for_xla
 
     def differentiable(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
-        """Does `xla`, traced anew where there are custom rules, which may close over their trace.
-        """
+        """Does `xla`, traced anew where custom rules are, which may close over their trace."""
         jaxpr = _compat.open_jaxpr(self.closed)
         lifted = any(map(_compat.is_traced, self.lifted))
         direct = self.direct
@@ -392,8 +391,7 @@ def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
 
 
 def _place(fun: Callable[..., Any]) -> str:
-    """Returns the file and line where a user's function begins, wrappers removed; empty if unknown.
-    """
+    """Returns the place where a user's function begins, wrappers removed; empty if unknown."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(inspect.unwrap(fun), "__code__", None)

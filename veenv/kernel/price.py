@@ -78,8 +78,7 @@ def seconds(counts: np.ndarray, batch: int) -> float:
 def counts_of(
     jaxpr: Any, dropped: Container[Any] = (), points: float = inf, count: int | None = None
 ) -> np.ndarray:
-    """Computes the counts that the price of a jaxpr of one point is made of, for a batch over its
-    arguments.
+    """Computes the counts of a price, of a jaxpr of one point with a batch over its arguments.
 
     Args:
       jaxpr: a jaxpr, open or closed.

@@ -286,8 +286,7 @@ def _pushed(
 
 
 def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
-    """Transposes a derivative: cotangents of its linear operands, summed where a batch shares them.
-    """
+    """Transposes a derivative: cotangents of linear operands, summed where a batch shares them."""
     unknown = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [k for k in range(len(args)) if k not in unknown]
     given = [k for k, ct in enumerate(cts) if not isinstance(ct, ad.Zero)]

@@ -277,8 +277,7 @@ class ScalarProgram:
 
     @property
     def stacked(self) -> int:
-        """Counts the numbers that its loops stack and carry in arrays, those of inner loops once.
-        """
+        """Counts the numbers that its loops stack or carry in arrays, those of inner loops once."""
         return sum(entries for part, _ in self.parts() for entries in part._arrays(part is self))
 
     def _arrays(self, outside: bool) -> list[int]:
@@ -293,9 +292,7 @@ class ScalarProgram:
 
     @functools.cached_property
     def placed(self) -> int:
-        """Counts the entries of stacks and arrays that its loops read and leave, each time they
-        run.
-        """
+        """Counts the entries of stacks and arrays that its loops read and leave, each time."""
         total = 0
         for part, times in self.parts():
             for k, op in enumerate(part.ops):
@@ -429,8 +426,7 @@ def written_in(ops: Sequence[Op], i: int) -> int:
 
 
 class Adds(Protocol):
-    """The interface for adding operations to a program, as `veenv.kernel.building.builder.Builder`.
-    """
+    """An interface to add operations to a program, as `veenv.kernel.building.builder.Builder`."""
 
     ops: list[Op]
 

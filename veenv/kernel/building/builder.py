@@ -247,9 +247,7 @@ class Builder:
         return None if None in either else (ops[0].args[0], *either)
 
     def _reader(self, ids: Sequence[int]) -> Callable[[int], int] | None:
-        """Returns the reader of an existing array's entries, or of a value that is the same
-        everywhere.
-        """
+        """Returns the reader of an array's entries, or of a value that is the same everywhere."""
         if all(i == ids[0] for i in ids):
             return lambda place: ids[0]
         array, dtype = self.array(ids), self.ops[ids[0]].dtype

@@ -275,8 +275,7 @@ def _tanh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _arc(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """Computes the angle whose tangent, in terms of x, is sine over cosine, and its imaginary part,
-    in the upper half-plane.
+    """Computes the arc whose sine over cosine is x, and its imaginary part, in the upper half.
 
     By the roots of 1 - z and 1 + z (Kahan 1987); far out by z itself, which has no product.
     """
@@ -306,9 +305,7 @@ def _acosh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """Computes atanh from the distance to one; far values are a quarter turn, close ones use no
-    square.
-    """
+    """Computes atanh by the distance to one: a quarter turn far off, without squares close by."""
     zero, one, right, up = r.number(0), r.number(1), r.abs(x), r.abs(y)
     less, more = r.sub(one, right), r.add(one, right)
     apart, eps = r.modulus(less, up), float(np.finfo(r.dtype).eps)

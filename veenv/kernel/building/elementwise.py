@@ -353,9 +353,7 @@ _ERF_INV: Mapping[str, Sequence[tuple[float, bool, float, Sequence[float]]]] = {
 
 
 def _erf_inv(r: Scalars, x: int) -> int:
-    """Computes the inverse of erf from -log(1 - x²), by a polynomial for each of its ranges, as XLA
-    does.
-    """
+    """Computes erf's inverse by -log(1 - x²), a polynomial for each of its ranges, as XLA does."""
     w = r.neg(r.call("log1p", r.neg(r.square(x))))
     result: int | None = None
     for end, rooted, middle, coefficients in reversed(_ERF_INV[r.dtype]):
@@ -374,8 +372,7 @@ _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12
 
 
 def _digamma(r: Scalars, x: int) -> int:
-    """Computes digamma by its series at a larger number; below 1/2 by reflection, NaN at the poles.
-    """
+    """Computes digamma by its series at a larger number; below 1/2 by reflection, NaN at poles."""
     one, zero, (steps, terms) = r.number(1), r.number(0), _STEPS[r.dtype]
     left = r.is_("lt", x, r.number(0.5))
     z = r.select(left, r.sub(one, x), x)
@@ -394,9 +391,7 @@ def _digamma(r: Scalars, x: int) -> int:
 
 
 def _lgamma(r: Scalars, x: int) -> int:
-    """Computes lgamma; of denormal numbers, which count as zero in arithmetic, -log from their
-    bits.
-    """
+    """Computes lgamma; denormal numbers count as zero in arithmetic, so -log of their bits."""
     kind, info = r.of.replace("float", "int"), np.finfo(r.of)
     bits = r.b.op("and", kind, r.b.op("bitcast", kind, x), r.b.number(np.iinfo(kind).max, kind))
     is_small = r.is_("lt", bits, r.b.number(1 << info.nmant, kind))

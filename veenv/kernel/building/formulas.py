@@ -130,9 +130,7 @@ def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
 
 
 def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
-    """Returns the values that each place of a window reads of a padded array, each in the result's
-    shape.
-    """
+    """Returns what each place of a window reads of a padded array, in the result's shape."""
     ones, pads = (1,) * x.ndim, params["padding"]
     spread, apart = (np.array(params.get(f"{k}_dilation", ones)) for k in ("base", "window"))
     sizes, strides = (np.array(params[f"window_{k}"]) for k in ("dimensions", "strides"))

@@ -100,8 +100,7 @@ def _fft(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 
 def passes(eqn: Any) -> int:
-    """Counts the arrays of its result's size that an equation computes: one, except for transforms.
-    """
+    """Counts the arrays of its result's size that an equation computes: one, but for transforms."""
     lengths = eqn.params.get("fft_lengths", ())
     return max(1, sum(2 * p for n in lengths for p in _primes(n)))  # sums of rows, turned before
 

@@ -461,9 +461,7 @@ def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
 
 
 def _nest(b: Builder, ids: Ids, products: int) -> Nest:
-    """Returns the writer of an algorithm with so many products: unrolled if they are few, else
-    loops.
-    """
+    """Returns the writer of an algorithm with so many products: unrolled if few, else loops."""
     return Nest(b, b.ops[int(ids.flat[0])].dtype, products <= _UNROLLED)
 
 

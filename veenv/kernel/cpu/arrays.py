@@ -104,8 +104,7 @@ def workspace(loop: Loop) -> list[int]:
 
 @remembered
 def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
-    """Tells of each operation whether it is the same at all points, given that of the input leaves.
-    """
+    """Tells which operations are the same at all points, given which input leaves are."""
     found: list[bool] = []
     results: dict[int, list[bool]] = {}
     for position, op in enumerate(program.ops):
@@ -120,9 +119,7 @@ def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
 
 
 def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
-    """Tells of each input leaf of a loop's body whether it is the same at all points, given
-    arguments.
-    """
+    """Tells which input leaves of a loop's body are the same at all points, given its arguments."""
     arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
     given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
     while True:

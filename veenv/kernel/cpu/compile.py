@@ -90,8 +90,7 @@ class Objects(NamedTuple):
     stack: int = 0  # the most bytes that a call takes of the stack
 
     def are_callable(self) -> bool:
-        """Tests whether all functions that they call are here; LLVM ends a process that lacks one.
-        """
+        """Tests whether the functions that they call are here; LLVM ends a process without one."""
         return all(map(is_known, self.symbols))
 
 
@@ -136,9 +135,7 @@ def _emit() -> Callable[..., Any]:
 
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Returns the libraries whose functions LLVM does not find by itself: this process, libm,
-    libmvec.
-    """
+    """Returns the libraries that LLVM does not search by itself: this process, libm, libmvec."""
     found = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libmvec.so.1"):
         with suppress(OSError):

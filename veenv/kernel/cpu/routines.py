@@ -60,8 +60,7 @@ def _call(to: Any, loop: InLoop[Stored], routine: Routine, base: int, lane: str)
 
 
 def _lies(to: Any, buffer: Buffer, array: Stored) -> bool:
-    """Tests whether a point's entries are contiguous in memory as a routine reads and writes them.
-    """
+    """Tests whether a point's entries lie in memory as a routine reads and writes them."""
     near = array.width(to.lanes) * array.stride == np.dtype(array.dtype).itemsize
     return near and not array.shared and buffer.strides == (buffer.shape[1], 1)
 

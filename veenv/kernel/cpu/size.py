@@ -147,8 +147,7 @@ class Written(NamedTuple):
 
     @property
     def by_value(self) -> bool:
-        """Tells whether the code stores a vector for each value, not vectors of consecutive memory.
-        """
+        """Tells whether the code stores a vector for each value, not consecutive memory."""
         return self.sources.size > 0
 
 
@@ -184,9 +183,7 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
 
 
 def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Finds runs of consecutive entries of an array, and their lengths; single entries are runs of
-    one.
-    """
+    """Finds runs of consecutive entries of an array, and their lengths."""
     start = 0
     while start < len(ids):
         first, count = program.ops[ids[start]], 1
