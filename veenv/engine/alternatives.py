@@ -35,7 +35,7 @@ from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
-_STORED = 8  # the same where loops run again backwards, and store each of their steps
+_STORED = 8  # the ratio where reverse mode reruns loops and stores each step
 _ALIKE = 1.5  # ratio of passes that are about as many
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _REAL = "fiu"  # kinds of NumPy's dtypes that are ordered
@@ -52,8 +52,7 @@ class JaxMode(NamedTuple):
 class Forms(NamedTuple):
     """The forms of a Jacobian, all with the same results."""
 
-    # the results of the elimination and of those by other orders, of none where only a mode of JAX
-    # is wanted
+    # results of the elimination and of other orders; empty where only JAX's modes are compared
     eliminations: list[Any]
     modes: list[JaxMode]  # JAX's own
 
@@ -151,7 +150,7 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     name = request.compared
     if name is None:
         return {}
-    # tracing JAX's modes, too, is little beside a reverse order that takes long
+    # beside a long reverse order, tracing JAX's modes takes little time
     long = lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
     if not (name == "auto" or any(_operators(lin)) or long):
         return {}
@@ -181,7 +180,7 @@ def mode_of(program: Program, name: str, request: Request) -> Callable[..., Any]
             return (returned[0] if request.has_aux else returned), returned
 
         mode = getattr(jax, name)(twice, argnums=request.argnums, has_aux=True)
-        with jax.enable_checks(False):  # as where an equation is bound
+        with jax.enable_checks(False):  # JAX checks nothing where it binds an equation
             jacobian, returned = mode(*args, **kwargs)
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
@@ -337,7 +336,7 @@ def _masks(lin: Linearisation) -> bool:
 def _is_total(lin: Linearisation, number: int, values: Known) -> bool:
     """Returns whether an equation has finite values and partials at all finite operands."""
     equation, custom = lin.program.equations[number], lin.customs[number]
-    if custom is not None:  # what depends on the operands alone is a coefficient of the rule
+    if custom is not None:  # coefficients of the rule depend on the operands alone
         return all(map(_is_total_anywhere, custom.linearisation.program.equations))
     known = facts(equation.primitive.name)
     if known.singular is None or known.power(equation.params) is not None:

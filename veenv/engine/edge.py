@@ -38,7 +38,7 @@ class Edge:
     structure: Structure  # what the values mean
     values: Array | None  # array of shape ``structure.value_shape``; None if the structure is unit
     dtype: Any  # dtype of the values, or what a unit edge becomes when stored
-    sign: int = 1  # +1 or -1, a factor of every entry (kept aside: a sign is no multiplication)
+    sign: int = 1  # +1 or -1, a factor of every entry (apart, as a sign is no multiplication)
     # the linear map of the link, on the linked axes; None without link
     link: LinearMap | None = None
     # which values are not shut out by a select (see the module); None: all
@@ -203,7 +203,7 @@ def _keep_diagonal(e: Edge) -> Edge:
     pairs = diagonal_pairs(e)
     target = algebra.expand_link(s, pairs)
     out_size, in_size = s.linked_sizes
-    # Where both sides are as large, a forward pass is the cheaper one through an operator.
+    # At equal sizes a forward pass through an operator is cheaper.
     from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
     outs: list[Label] = [("out", k) for k in s.link_out]
     ins: list[Label] = [("in", j) for j in s.link_in]
@@ -304,7 +304,7 @@ def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
     link = widen(base, s.link_out, s.link_in, extra, [s.out_shape[k] for k in axes])
     if not target.link_values:
         return Edge(target, e.values, e.dtype, e.sign, link)
-    # Lay the values out along the linked axes of the side that stores them now, then move them.
+    # Values are spread along the linked axes of the side that stores them, then moved.
     on_out = link_on_out(s)
     side = "out" if on_out else "in"
     linked_axes = s.link_out if on_out else s.link_in

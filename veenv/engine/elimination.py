@@ -115,7 +115,7 @@ def dense(
 class Elimination:
     """The result of an elimination: the edges that remain, and what it counted."""
 
-    # for every edge from an input to an output the partials that it is the sum of, or its entries
+    # for every edge from an input to an output the partials that add up to it, or its entries
     # (`veenv.engine.sparse.entries`)
     terms: Mapping[tuple[int, int], Terms | Any]
     executed: tuple[int, ...]  # multiplications of each elimination

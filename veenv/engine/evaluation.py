@@ -107,10 +107,10 @@ class _Run:
     """The results of one equation, and what its partials have with them from the same run."""
 
     results: Sequence[Any]  # the results
-    # the total partials of a rule of its own, if they are needed
+    # the total partials of its custom rule, if they are needed
     totals: Mapping[tuple[int, int], Edge | Matrix] = field(default_factory=dict)
     call: Call | None = None  # its rule that is not linear, if any
-    # what its partials share, filled as they ask for it
+    # values that its partials share, computed on demand
     shared: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -272,7 +272,9 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, 
     modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], arguments)
     for mode in modes:
         jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)
-        with suppress(*([] if whole is None else [Exception])):  # said as of its equations
+        with suppress(
+            *([] if whole is None else [Exception])
+        ):  # the error that follows names its equations
             columns, (values, aux) = jacobian(*arguments)
             break
     else:
@@ -300,7 +302,7 @@ def _modes(
     ranked = []
     for mode, has, of in (jax.jacfwd, has_jvp, operands), (jax.jacrev, has_vjp, outs):
         known = False
-        with suppress(Exception):  # of a user's rule
+        with suppress(Exception):  # a user's rule may raise anything
             known = has(fun, operands)
         ranked.append((not known, sum(x.size for x in of), mode))
     return [mode for _, _, mode in sorted(ranked, key=lambda one: one[:2])]

@@ -155,7 +155,7 @@ def explain(
         raise ValueError(f"batch must be a positive number of points, got {batch!r}")
     hidden = hiding_aux(fun, has_aux)
     asked = _Asked(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
-    told: list[Considered] = []  # those of Jacobians inside come later
+    told: list[Considered] = []  # Jacobians inside come later
     explanations: list[Explanation] = []
 
     def tell(considered: Considered) -> None:
@@ -164,7 +164,7 @@ def explain(
             explanations.append(_explained(considered, asked, batch))
 
     def run(*args: Any, **kwargs: Any) -> None:
-        asked.by(jacve)(*args, **kwargs)  # what is auxiliary may be anything
+        asked.by(jacve)(*args, **kwargs)  # auxiliary output may be anything
 
     with watched(tell):
         jax.make_jaxpr(run)(*args, **kwargs)
@@ -228,8 +228,8 @@ class _Candidate:
     xla: Form
     program: ScalarProgram | None = None
     error: CannotFuseError | None = None
-    asked: bool = False  # whether it can be a kernel that is asked for
-    unlike: str = ""  # the primitive for which only a kernel that is asked for has a form
+    asked: bool = False  # whether kernel="fused" can make it one
+    unlike: str = ""  # the primitive that only kernel="fused" supports
     unoffered: str = ""  # why it is not considered; empty where it is
 
     @classmethod
@@ -274,7 +274,9 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     lines = _lines(asked)
     entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
     advice = _advice(rows, candidates, lines, entries, batch)
-    first_taken = next((k for k, row in enumerate(rows) if row.taken), 0)  # others have no reason
+    first_taken = next(
+        (k for k, row in enumerate(rows) if row.taken), 0
+    )  # slower forms need no reason
     rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
     return Explanation(asked.name, batch, tuple(rows), counts, tuple(advice))

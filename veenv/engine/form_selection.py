@@ -43,7 +43,7 @@ from veenv.rules.base import is_key
 from veenv.rules.passes import REFUSALS
 
 T = TypeVar("T")
-_TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
+_TYPICAL = 1, 256  # small and large batch that stand for an unknown one
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
@@ -105,13 +105,13 @@ def _considered(
     def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
         nonlocal known
         several = forms(args, kwargs)
-        known = several and several._replace(eliminations=[])  # these are of this trace alone
+        known = several and several._replace(eliminations=[])  # those are of this trace
         return several.eliminations if several else []
 
     traced = trace(eliminations)
     if known is None:
         return None
-    # Reverse mode of JAX sums over the devices where only some of the values differ.
+    # Where only part of the values differs by device, JAX's reverse mode sums over devices.
     alike = _compat.vary_alike(traced.operands)
     modes = _Modes(tuple(known.modes if alike else ()), tuple(leaves), tree, traced.dynamic)
     if not traced.tree.children():
@@ -199,11 +199,11 @@ class Form:
     """A form of a Jacobian for XLA, which holds no value of the trace that it comes from."""
 
     closed: Any  # its jaxpr
-    count: int  # of how many arguments a batch surely has one for each point: the first ones
+    count: int  # the first arguments, of which a batch surely has one for each point
     operands_of: Callable[
         [Sequence[Any]], Sequence[Any]
     ]  # from the elimination's operands to its own
-    name: str = ""  # that of a mode of JAX, which is run as it is: nothing in it is materialised
+    name: str = ""  # of a mode of JAX, in which nothing is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
     @classmethod
@@ -238,7 +238,7 @@ class Form:
             return attempt(stored, lambda: plain(operands))
 
         def run(*operands: Any) -> list[Any]:
-            with jax.enable_checks(False):  # as where an equation is bound
+            with jax.enable_checks(False):  # JAX checks nothing where it binds an equation
                 leaves = (plain if self.name else pinned)(self.operands_of(operands))
             return [_compat.as_weak_as(avals[k], jnp.asarray(leaves[k])) for k in wanted]
 
@@ -249,7 +249,7 @@ class Form:
 class Menu:
     """The forms of a Jacobian."""
 
-    forms: Sequence[Form]  # what was asked for first
+    forms: Sequence[Form]  # the requested form first
     modes: Callable[[], list[Form]]  # JAX's own, traced only where they may be cheaper
     has_modes: bool  # whether there are any
     precision: Any = field(default_factory=lambda: jnp.result_type(float))
@@ -286,7 +286,7 @@ def _cheapest(considered: Considered) -> Any:
     )
     base, program = kernel_form.traced, kernel_form.program
     if base is not None and program is not None and program.written():
-        wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
+        wanted = [k for k in program.written() if k in every]  # further ones report callbacks
         several = menu_of(considered, kernel_form, base, modes.after_trace)
 
         def instead(batch: int) -> Run | None:
@@ -310,8 +310,8 @@ class Considered(NamedTuple):
 
     first: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
-    source: int | None  # the number of the one that becomes the kernel; None: none may be one
-    name: str  # what the first ones are
+    source: int | None  # index of the form that becomes the kernel; None: none may
+    name: str  # name of the first forms
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)

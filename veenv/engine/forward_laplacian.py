@@ -206,7 +206,7 @@ def aligned(several: Sequence[Slopes]) -> list[Slopes]:
         return list(several)
     total = several[0].total
     numbers, ranks = _union(np.concatenate(known), total)
-    if 2 * len(numbers) > total:  # no less work than all
+    if 2 * len(numbers) > total:  # all numbers take no more work
         return [s.dense() for s in several]
     cuts = np.cumsum([len(k) for k in known])[:-1]
     return [

@@ -79,7 +79,7 @@ def stored_from(closed: Any) -> dict[Any, float]:
     varying = walk.dependent(jaxpr, jaxpr.invars)
     barriers = [e for e in jaxpr.eqns if e.primitive.name in BARRIERS]
     points: dict[Any, float] = {e.outvars[0]: inf for e in barriers}
-    for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
+    for batch in (_LARGE, *_BATCHES):  # values stored at few points are stored at more, too
         far = max(_FAR, limits.LOOKED_AT // max(1, len(barriers)))
         flow = _Flow(makers, users, outputs, varying, batch, far)
         barriers = flow.stored(barriers)
@@ -122,8 +122,7 @@ class _Flow:
     outputs: Collection[Any]  # the results of all
     varying: Collection[Any]  # the variables that depend on the arguments
     batch: int  # the number of points
-    # through how many variables a value is followed; what goes further is stored, as computing it
-    # again in too many places is the greater loss
+    # most variables through which a value is followed: beyond, storing is the smaller loss
     far: int
 
     def stored(self, barriers: Sequence[Any]) -> list[Any]:

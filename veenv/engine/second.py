@@ -131,7 +131,7 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
             return _by_hessian(program.replay, args, kwargs, argnum)
         every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
         if any(_compat.own_rule(e.primitive, e.params) for e in every):
-            program = linearise(program).program  # with the values that rules close over
+            program = linearise(program).program  # has the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         with equal_bodies_once():
             values = laplacians(program, leaves)
@@ -221,7 +221,7 @@ def _gradient(
                 if not returned or (isinstance(returned[-1], jax.Array) and not returned[-1].shape):
                     raise
                 return by(jax.jacrev)
-        except (AssertionError, RuntimeError, ValueError):  # what JAX cannot transpose
+        except (AssertionError, RuntimeError, ValueError):  # JAX cannot transpose it
             with suppress(Exception):
                 return by(jax.jacfwd)
             raise

@@ -125,7 +125,7 @@ def _places_in(tree: Any) -> list[str]:
     """Describes in words the place of each leaf of an output; empty of plain containers."""
     try:
         return _places({0: jax.tree.unflatten(tree, range(tree.num_leaves))})
-    except Exception:  # whatever a container's own checks raise
+    except Exception:  # a container's checks may raise anything
         return [""] * tree.num_leaves
 
 
@@ -232,7 +232,7 @@ class _Alike(jax.core.Trace):
         return self._outside.stage_value(val)
 
 
-_alike = functools.cache(_Alike)  # one object, by which JAX caches what it calls
+_alike = functools.cache(_Alike)  # JAX caches calls by this object
 
 
 def _first_of(params: Any) -> Any:
@@ -245,7 +245,7 @@ def _first_of(params: Any) -> Any:
         return params
     try:
         return _first(_Body(params))
-    except TypeError:  # something inside has no equality
+    except TypeError:  # a parameter has no equality
         return params
 
 

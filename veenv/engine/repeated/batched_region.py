@@ -48,11 +48,11 @@ class BatchedRegion:
     sizes: tuple[int, ...]  # of the axes of the batch
     operands: tuple[tuple[int, Axes], ...]  # variables that it reads, with their axes
     active: tuple[int, ...]  # which operands are floats that depend on the program's inputs
-    results: tuple[tuple[int, Axes], ...]  # variables that others read, with their axes
+    results: tuple[tuple[int, Axes], ...]  # variables that are read outside, with their axes
     smooth: tuple[int, ...]  # which results are floats
     avals: Mapping[int, Any]  # shape and dtype of its variables
     known: Known  # values of the program's variables
-    fixed: Mapping[int, np.ndarray]  # what else it reads, which is known
+    fixed: Mapping[int, np.ndarray]  # further operands, whose values are known
 
     @cached_property
     def counts(self) -> list[int]:

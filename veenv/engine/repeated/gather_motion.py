@@ -52,7 +52,7 @@ class _Gather(NamedTuple):
     """A gather: a result that consists of rows of a variable."""
 
     variable: int
-    axis: int  # of the variable, along which rows are taken
+    axis: int  # of the variable, along which rows are gathered
     rows: np.ndarray  # the numbers of the rows
     at: tuple[int, ...]  # the axes of the result that are those of `rows`
     columns: np.ndarray  # which entries of each row, with the other axes of the result
@@ -167,7 +167,7 @@ def _is_cheaper(stage: BatchedRegion, gathers: Sequence[_Gather]) -> bool:
     every = (one for e in equations for one in (e, *walk.inside(e.params)))
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
     if rows * widest > size * limits.LISTED:
-        return False  # no axes of them would be found
+        return False  # too large to find their axes
     each = in_kernel(operations_of(stage.alone) * sum(stage.counts))
     started = MICROSECONDS["loop"] * (1 + 2 * len(gathers))
     return (rows - size) * each <= started + of_entries(rows * entries)
@@ -212,7 +212,7 @@ class _GathersFirst(Rewriting):
             avals = self._program.avals
             row = list(avals[before.variable].shape)
             del row[before.axis]
-            if [*avals[t.variable].shape[before.rows.ndim :]] == row:  # none of its axes is gone
+            if [*avals[t.variable].shape[before.rows.ndim :]] == row:  # all of its axes are there
                 return self._rows(before._replace(rows=before.rows[t.rows]), e)
         if t.key not in self._values:
             self._values[t.key] = self._gathered(t, e)

@@ -204,7 +204,7 @@ class _Search:
         places = {a for line in lines for a in indices(line.equation)}
         moves = places & self._active and not any(_makes_pivots(line.equation) for line in lines)
         if moves or any(self.known(v) is None for v in places - self._active):
-            return None  # entries at places that are computed are fewer than blocks have
+            return None  # entries at computed places are fewer than blocks have
         if not active or not smooth or len({avals[v].dtype for v in floats if v in computed}) > 1:
             return None
         if any(map(is_complex, avals.values())):

@@ -133,9 +133,7 @@ def _ruled(line: RegionEquation, *, nested: bool) -> Callable[[list[Any]], Seque
         return core.jaxpr_as_fun(_of_point(closed, ins, results))
 
     def later(write: Callable[[], Any]) -> Callable[[], Any]:
-        written = cache(
-            write
-        )  # a rule may call its function: that one's rule is written when needed
+        written = cache(write)  # lazy, as a rule may call its function
         if not nested:
             written()
         return written
@@ -168,7 +166,7 @@ class Classes:
     def __call__(self, x: Any) -> Any:
         """Returns the representative of an axis's class."""
         while (above := self._parents.get(x, x)) != x:
-            self._parents[x] = x = self._parents.get(above, above)  # a shorter way next time
+            self._parents[x] = x = self._parents.get(above, above)  # path compression
         return x
 
     def join(self, a: Any, b: Any) -> None:
@@ -218,7 +216,7 @@ def _body_classes(equation: Any) -> Classes:
                 for other in every[1:]:
                     classes.join(other, every[0])
         for k, a in enumerate(avals):
-            for j in range(len(a.shape)):  # what is stacked has an axis of turns before
+            for j in range(len(a.shape)):  # stacks have a first axis of turns
                 classes.join((number, k, j), ("in", first + k, j + (k >= last)))
         for k, v in enumerate(body.outputs):
             for j in range(len(closed.out_avals[k].shape)) if isinstance(v, int) else ():

@@ -113,7 +113,7 @@ def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
     axes = [None if k < loop.ends[1] else 0 for k in range(len(avals))]
     every = jax.vmap(core.jaxpr_as_fun(closed), axes, axis_size=loop.length)
     program = trace(every, avals, argnums=tuple(range(len(avals))))
-    more = _num_loops(program.equations) > _num_loops(closed)  # of callbacks, one turn at a time
+    more = _num_loops(program.equations) > _num_loops(closed)  # a callback became a loop
     return None if more else (program, e.inputs)
 
 

@@ -56,7 +56,7 @@ def dependent_places(
         return None
     width = max(1, limits.TABLE // max(1, size, prod(equation.out_avals[result].shape)))
     places = []
-    for start in range(0, size, width):  # some elements of the operand after the other
+    for start in range(0, size, width):  # the operand in chunks
         seed = np.eye(size, min(width, size - start), -start, dtype=bool)
         several = _Variable(seed.reshape(*shape, -1))
         operands = [several if a == by else _Variable(value=known(a)) for a in equation.inputs]
@@ -213,7 +213,7 @@ class _Follower(walk.Domain[_Variable]):
             inner = inner_program(_site(equation, operands))
             if inner is None or not (inner.is_linear and proven(inner).linear):
                 return None
-        except Exception:  # of a user's rule that refuses some operands
+        except Exception:  # a user's rule may refuse operands
             return None
         program, active = inner.program, [operands[i] for i in inner.operands]
         if inner.backward:

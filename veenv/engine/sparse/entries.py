@@ -123,7 +123,7 @@ def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Index
         post.pattern.out_shape,
         pre.pattern.in_shape,
     )
-    if collect.alone:  # put in order before they are multiplied, not after
+    if collect.alone:  # ordered before the product, not after
         assert collect.table is not None
         left, right = left[collect.table], right[collect.table]
     values = _products(post, left, pre, right, dtype)
@@ -398,7 +398,7 @@ class Entries:
         sums = collection(np.arange(p.nse), p.rows, p.sizes[0], p.nse)  # row by row
         if sums.table is None:
             return sums(values * x[p.cols])
-        # Short rows are one loop: the first entry of each times its number, and the second, …
+        # Short rows: products of all first entries, of all second ones, …
         table = sums.table.reshape(p.sizes[0], -1)
         columns = np.append(p.cols, p.sizes[1])[table]
         values, x = padded(values, table), padded(x, columns)
@@ -546,7 +546,7 @@ def _through(post: Entries, pre: Entries) -> Entries | None:
     there &= far >= 0
     near = jnp.where(there, post.values.astype(dtype)[:, None], 0)
     values = near * (jnp.where(there, pre.values.astype(dtype)[met], 0) if pre.nse else 0)
-    known = isinstance(post.rows, np.ndarray)  # they stay known; the column says what is no entry
+    known = isinstance(post.rows, np.ndarray)  # rows stay known; column -1 means no entry
     return Entries.at(
         values.reshape(-1),
         np.repeat(post.rows, most) if known else jnp.where(there, rows[:, None], -1).reshape(-1),

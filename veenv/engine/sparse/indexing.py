@@ -48,7 +48,7 @@ class SymmetricBlocks:
 
     # edges that are not formed: their block is the transpose of another
     omitted: frozenset[Pair] = frozenset()
-    # edges of which what is below the diagonal is what is above it
+    # edges whose lower triangle equals the upper one
     triangles: frozenset[Pair] = frozenset()
 
 
@@ -172,9 +172,9 @@ class _Placed:
     """An edge between two nodes as entries."""
 
     pair: Pair  # its source and target
-    # the entries; those on the diagonal and above it where the pair is among `triangles`
+    # the entries; the upper triangle where the pair is among `triangles`
     matrix: Matrix
-    triangles: Container[Pair]  # pairs whose matrix is symmetric in the end, and nobody's factor
+    triangles: Container[Pair]  # pairs whose final matrix is symmetric, and no factor
 
     @classmethod
     def of(cls, pair: Pair, matrix: Matrix, triangles: Container[Pair]) -> _Placed:

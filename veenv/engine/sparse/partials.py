@@ -51,10 +51,9 @@ class Around:
     """The context of a program: known values, passes of the whole Jacobian, entries in blocks."""
 
     known: Known  # values of its variables
-    # how many forward or reverse passes the whole Jacobian takes that it is a part of, whichever
-    # are fewer
+    # passes of the whole Jacobian that it is a part of, forward or reverse, whichever are fewer
     passes: int
-    # what moves numbers to computed places has entries at all places that these can be
+    # moves to computed places have entries at all possible places
     blocks: bool = False
 
     @classmethod
@@ -75,7 +74,7 @@ def index_arrays(
 ) -> dict[Move, Matrix]:
     """Returns the elemental partials that are index arrays, not named by the algebra."""
     matrices: dict[Move, Matrix] = {}
-    indexed: set[int] = set()  # nodes that come as entries: a factor's zeros are left out for free
+    indexed: set[int] = set()  # nodes given by entries, where a factor's zeros cost nothing
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
         e, near = parallel[pair][number], elemental.source in indexed
@@ -356,7 +355,7 @@ def supported(
     x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
     if x is None or pattern.nse == prod(pattern.sizes):
         return None
-    return entries.only(x, pattern) or x  # selections next to it would fill what is operator
+    return entries.only(x, pattern) or x  # selections next to an operator make it dense
 
 
 def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:

@@ -323,7 +323,7 @@ class Numbers:
         at = np.arange(size) if self.at is None else self.at
         if self.signs is None or (self.signs > 0).all():
             return self.source, at
-        if size > 2 * len(at):  # not worth a second one
+        if size > 2 * len(at):  # a negated copy costs more
             signs = jnp.asarray(self.signs, self.source.dtype)
             return _indexed(self.source, at) * signs, np.arange(len(at))
         whole = pin(jnp.concatenate([self.source, -self.source]))

@@ -340,7 +340,7 @@ class SparseTensor:
         """
         return self.each(solve, jnp.asarray(b))
 
-    def to_scipy(self, format: str = "csr") -> Any:  # as SciPy calls it
+    def to_scipy(self, format: str = "csr") -> Any:  # SciPy's name
         """The matrix as an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
         from scipy import sparse
 
