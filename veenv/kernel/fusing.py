@@ -106,7 +106,7 @@ class Traced:
         largest = _largest.get()
         alone = self._kernel()
         if alone is not None and alone.size <= min(limit, largest):
-            brief = kernel_size(equations_of(self.closed)) // limits.FEWER
+            brief = kernel_size(equations_of(self.closed)) // limits.UNSURE
             with suppress(CannotFuseError):  # what is known to be zero outside, a kernel stores
                 program = unroll(self.carried.closed, brief, axes=False)
                 return program if size_of(program) <= brief else alone
