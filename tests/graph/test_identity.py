@@ -57,6 +57,13 @@ def solve(factor):
     return fun
 
 
+def grouped(contracted):
+    """Products by two matrices, of which an axis is contracted; a dataclass names it."""
+    axes = lax.RaggedDotDimensionNumbers((((1,), (contracted,)), ((), ())), (0,), (0,))
+    weights, sizes = np.arange(18, dtype=np.float32).reshape(2, 3, 3), np.int32([1, 2])
+    return lambda x, y: lax.ragged_dot_general(jnp.outer(x, y), weights, sizes, axes)
+
+
 FUNCTIONS = {
     "sine": lambda x, y: jnp.sin(x), "cosine": lambda x, y: jnp.cos(x),
     "of the other": lambda x, y: jnp.sin(y), "difference": lambda x, y: x - y,
@@ -87,6 +94,7 @@ FUNCTIONS = {
     "while of another step": whilst(3, jnp.cos), "branches": branch(jnp.sin, jnp.cos),
     "branches, turned": branch(jnp.cos, jnp.sin), "call": called(jnp.sinh),
     "another call": called(jnp.cosh), "rule": ruled(jnp.tanh), "another rule": ruled(jnp.tan),
+    "rows in groups": grouped(1), "rows in groups, other axis": grouped(2),
     "solve": solve(2.0), "another solve": solve(4.0),
 }  # fmt: skip
 

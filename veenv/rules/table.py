@@ -321,7 +321,7 @@ _add("reduce_window_max reduce_window_min reduce_window", form="window")
 _add("select_and_gather_add select_and_scatter_add", form="window", linear=slice(1))
 _add("dot_general", keywords="dimension_numbers precision preferred_element_type",
      form="dot", both=True, bilinear=True, partials="finite", lengths="")  # fmt: skip
-_add("ragged_dot", bilinear=True)
+_add("ragged_dot_general", bilinear=True)
 _add("conv_general_dilated", keywords="window_strides padding lhs_dilation rhs_dilation "
      "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
      form="convolution", bilinear=True, partials="finite", cost="library")  # fmt: skip
