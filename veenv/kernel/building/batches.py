@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from math import prod
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax import lax
 from jax.extend import core
 
 from veenv import _compat, limits
@@ -114,9 +116,11 @@ class Batches:
         return [self._values[v] for v in outs]
 
     def _entries(self, jaxpr: Any) -> int:
-        """Counts the entries of an equation's arrays that are computed, not only moved."""
-        total = 0
+        """Counts the array entries that are computed from arguments, not only moved."""
+        total, active = 0, walk.dependent(jaxpr, jaxpr.invars)
         for eqn in jaxpr.eqns:
+            if active.isdisjoint(eqn.outvars):
+                continue
             called = self._enter(eqn)
             if called is not None:
                 total += self._entries(_compat.open_jaxpr(called[0]))
@@ -153,7 +157,7 @@ class Batches:
 
         for eqn in (e for e in jaxpr.eqns if e.outvars):  # a kernel has no effects
             operands = [read(v) for v in eqn.invars]
-            called = self._enter(eqn)
+            called = self._called(eqn, operands)
             if eqn.primitive.name in BARRIERS:
                 outs = operands
             elif called is not None:
@@ -172,6 +176,16 @@ class Batches:
                 self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
             at.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
+
+    def _called(self, eqn: Any, operands: Sequence[int]) -> tuple[Any, Sequence[int]] | None:
+        """Returns what a call runs and its arguments; of a `cond` all branches, if all may run."""
+        branches = walk.branches_of(eqn)
+        if not branches:
+            return self._enter(eqn)
+        if operands[0] in self._constants:
+            index = int(self._b.value(int(self._values[operands[0]][()])))
+            return branches[min(max(index, 0), len(branches) - 1)], range(1, len(operands))
+        return _chosen(eqn), range(len(operands))
 
     def _ties(self, eqn: Any, operands: Sequence[int]) -> tuple[AxisMapping, ...]:
         """The axes that may be loops; what goes by known indices is moved before them."""
@@ -262,6 +276,22 @@ class Batches:
                 if j not in line.cut[n] and j not in looped.get(line.ins[n], ()):
                     sizes.append(self.avals[line.ins[n]].shape[j])
         return prod(sizes)
+
+
+def _chosen(eqn: Any) -> Any:
+    """Returns a `cond` as a closed jaxpr: its branches, and choices between their results."""
+    branches = walk.branches_of(eqn)
+
+    def choose(index: Any, *operands: Any) -> list[Any]:
+        results = [
+            jax.core.eval_jaxpr(_compat.open_jaxpr(b), getattr(b, "consts", ()), *operands)
+            for b in branches
+        ]
+        last = len(branches) - 1
+        which = lax.clamp(np.int32(0), index, np.int32(last)) if last > 1 else index > 0
+        return [lax.select_n(which, *cases) for cases in zip(*results, strict=True)]
+
+    return jax.make_jaxpr(choose)(*walk.in_avals(eqn))
 
 
 def _followed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -360,7 +360,7 @@ class _Slot(NamedTuple):
 def _slots(
     body: _Body, carry: Sequence[Ids], inputs: Sequence[list[int]], outs: Sequence[Ids]
 ) -> list[_Slot]:
-    """Lists the carries: numbers, and arrays in which a step writes, or which inner loops make.
+    """Lists the carries: numbers, and arrays that a step writes in, or that loops or constants make.
 
     Of the latter those that a step reads as arrays, too.
     """
@@ -368,13 +368,13 @@ def _slots(
     read = {op.args for op in body.inner.ops if op.name == "array"}
     for before, given, after in zip(carry, inputs, outs, strict=True):
         start, ahead = reals(body.outer, before), reals(body.inner, after)
-        for written, places in _whole(body.inner, ahead):
+        for written, places in _whole(body.inner, ahead, given, read):
             own = tuple(given[k] for k in places)
             array = -1 if written is None else written_in(body.inner.ops, written)
             order = tuple(count + k for k in places)
             if written is not None and (
                 body.inner.ops[array].args == own
-                or (body.inner.ops[array].name == "part" and own in read)
+                or (body.inner.ops[array].name in ("part", "array") and own in read)
             ):
                 starts = body.outer.array([start[k] for k in places])
                 slots.append(_Slot(starts, body.inner.array(own), written, order))
@@ -384,10 +384,13 @@ def _slots(
     return slots
 
 
-def _whole(b: Builder, ids: Sequence[int]) -> Iterator[tuple[int | None, list[int]]]:
+def _whole(
+    b: Builder, ids: Sequence[int], given: Sequence[int], read: Collection[tuple[int, ...]]
+) -> Iterator[tuple[int | None, list[int]]]:
     """Arrays of which all entries are among operations, with their places there; then the others.
 
-    An array is one in which something is written, or that a loop has made.
+    An array is one in which something is written, that a loop has made, or of constants which come
+    in the place of what is `given` and `read` as an array.
     """
     entries: dict[int, list[int]] = {}
     for k, i in enumerate(ids):
@@ -399,6 +402,12 @@ def _whole(b: Builder, ids: Sequence[int]) -> Iterator[tuple[int | None, list[in
         if [b.ops[ids[k]].attr for k in places] == [*range(b.entries(array) or 0)]:
             others.difference_update(places)
             yield array, places
+    constants = {given[k]: k for k in others if b.ops[ids[k]].name == "const"}
+    for args in read:
+        if constants.keys() >= {*args}:
+            places = [constants.pop(a) for a in args]
+            others.difference_update(places)
+            yield b.array([ids[k] for k in places]), places
     yield None, sorted(others)
 
 
