@@ -127,6 +127,38 @@ def test_a_long_body_has_loops_inside(monkeypatch):
     assert any(num_loops(loop.body) for loop in inner)
 
 
+def test_branches_in_steps_are_loops_and_what_they_leave_is_carried_as_arrays(monkeypatch):
+    """Two branches, three, a known one, and an array that each step makes zero."""
+
+    def solved(x, n):
+        def step(carry):
+            k, y, z = carry
+            cases = lambda y: jnp.sin(y) + z, lambda y: y * y[:, ::-1], lambda y: x - y  # noqa: E731
+            y = jax.lax.switch(k - 1, cases, y)
+            y = jax.lax.cond(y[0, 0] > 0.2, jnp.tanh, lambda y: y + z, y)
+            return k + 1, jax.lax.switch(5, cases, y), jnp.zeros_like(z)
+
+        return jax.lax.while_loop(lambda c: c[0] < n, step, (0 * n, x, x * x))
+
+    monkeypatch.setattr(builder, "_LONGEST", 300)
+    program = assert_loops(solved, normal(40, 2), np.int32(5))
+    steps = [op.attr for part, _ in program.parts() for op in part.ops if op.name == "loop"]
+    assert max(loop.carries for loop in steps) < 12
+
+
+def test_systems_of_many_right_sides_and_products_are_loops_over_them():
+    def solved(a, b):
+        x = jax.scipy.linalg.solve_triangular(a + 9 * jnp.eye(12), jnp.sin(b))
+        return jnp.cos(x) * b, jnp.tanh(a @ jnp.exp(-x * x)).sum(1)
+
+    assert_loops(solved, normal(12, 12), normal(12, 30))
+
+
+def test_a_product_of_more_terms_than_a_program_has_operations_is_a_loop():
+    fun, a = lambda a: jnp.tanh(a @ (a + 1)).sum(0), normal(40, 40)  # noqa: E731
+    np.testing.assert_allclose(fuse(fun)(a), fun(a), rtol=1e-9)
+
+
 def test_zeros_that_are_known_are_not_computed_with():
     """What is chosen by a unit matrix would be dense in a loop."""
 

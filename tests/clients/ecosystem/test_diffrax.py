@@ -116,3 +116,20 @@ def test_interpolations_of_as_many_steps_as_there_are_by_default_are_kernels(sol
     point = jnp.array([0.4, 0.2]), jnp.array([0.3, 1.1, 0.2])
     found, wanted = fuse(fun)(*point), fun(*point)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), found, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("solver", "count"), [(dfx.Tsit5, 150), (dfx.Bosh3, 200)])
+def test_reverse_mode_of_many_saved_times_is_a_kernel(solver, count):
+    """One loop around has all cotangents, 300 or 400, in arrays that its steps go through."""
+
+    def fun(rates):
+        return dfx.diffeqsolve(
+            dfx.ODETerm(_pendulum), solver(), 0.0, 0.5, 0.125, jnp.array([0.4, 0.2]), rates,
+            saveat=dfx.SaveAt(ts=jnp.linspace(0, 0.5, count)),
+            stepsize_controller=dfx.PIDController(1e-4, 1e-6),
+        ).ys  # fmt: skip
+
+    rates = jnp.array([[0.3, 1.1, 0.2], [0.2, 0.9, 0.4]])
+    found, wanted = (jax.jit(jax.vmap(f))(rates) for f in (fuse(jax.jacrev(fun)), jax.jacrev(fun)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)

@@ -131,3 +131,19 @@ def test_derivatives_of_a_kernel(solver):
     fun = lambda x: _levenberg_marquardt(x, solver=solver)  # noqa: E731
     wanted = jax.jacrev(fun)(uniform(3))
     np.testing.assert_allclose(jax.jacrev(veenv.fuse(fun))(uniform(3)), wanted, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"implicit_diff": False}, {"history_size": 20}], ids=str)
+def test_steps_within_bounds_are_a_kernel(options):
+    """Their systems are twice as large as the history."""
+    bounds = jnp.full(2, -0.5), jnp.full(2, 0.5)
+
+    def fun(x):
+        loss = lambda y, x: jnp.sum((y - x) ** 2) + 0.1 * jnp.sum(y**4)  # noqa: E731
+        solver = jaxopt.LBFGSB(loss, maxiter=20, **options)
+        return solver.run(jnp.zeros(2), bounds=bounds, x=x).params
+
+    x = jnp.array([[0.7, -0.4], [0.2, 0.9]])
+    found, wanted = (jax.jit(jax.vmap(f))(x) for f in (veenv.fuse(fun), fun))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)

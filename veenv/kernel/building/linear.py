@@ -140,6 +140,9 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
         a, x, lower = a.T, x.T, not lower
     if not lower:
         a, x = a[::-1, ::-1], x[::-1]
+    shape = x.shape
+    if (x == x[:, :1]).all():  # as those of a loop around
+        x = x[:, :1]
     size, columns = x.shape
     n = _nest(b, x, size * size * columns // 2)
     known = n.matrix(a, True, np.tri(size, k=-unit, dtype=bool))
@@ -160,7 +163,7 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
         (known.turned, size, size), size, (solved.turned, columns, size), columns,
     )  # fmt: skip
     n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
-    x = n.entries(solved, size, columns)
+    x = np.broadcast_to(n.entries(solved, size, columns), shape)
     x = x if lower else x[::-1]
     return [x if left else x.T]
 
@@ -369,9 +372,11 @@ def _reflect(
 
 
 def product(b: Builder, left: Ids, right: Ids) -> Ids:
-    """The matrix product of [rows, terms] and [terms, columns] as loops."""
+    """The matrix product of [rows, terms] and [terms, columns] as loops; equal rows once."""
     if (left == left[:1]).all():  # as those of a loop around
         left = left[:1]
+    if (right == right[:, :1]).all():
+        right = right[:, :1]
     if right.shape[1] < len(left):
         return product(b, right.T, left.T).T
     (rows, terms), columns = left.shape, right.shape[1]

@@ -100,7 +100,6 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     axes, aval = Product.of(eqn), eqn.outvars[0].aval
     dtype = dtype_name(aval.dtype)
     count = math.prod(aval.shape) * axes.terms(eqn)
-    _refuse_large("dot_general", count)
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
     result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     few = limits.FEW * (left.size + right.size)
@@ -108,6 +107,7 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         for k, (x, y) in enumerate(zip(left, right, strict=True)):
             result[k] = product(b, x, y.T)
         return [result.reshape(aval.shape)]
+    _refuse_large("dot_general", count)
     of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
         total = b.dot(dtype, of_left[k][i], of_right[k][j])
