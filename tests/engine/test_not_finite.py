@@ -1,4 +1,4 @@
-"""Constants, values and slopes that are not finite stay as JAX has them, in every order and form."""
+"""Constants, values and slopes that are not finite stay as JAX has them, in every order."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_branches_in_steps_are_loops_and_what_they_leave_is_carried_as_arrays(mo
     def solved(x, n):
         def step(carry):
             k, y, z = carry
-            cases = lambda y: jnp.sin(y) + z, lambda y: y * y[:, ::-1], lambda y: x - y  # noqa: E731
+            cases = lambda y: jnp.sin(y) + z, lambda y: y * y[:, ::-1], lambda y: x - y
             y = jax.lax.switch(k - 1, cases, y)
             y = jax.lax.cond(y[0, 0] > 0.2, jnp.tanh, lambda y: y + z, y)
             return k + 1, jax.lax.switch(5, cases, y), jnp.zeros_like(z)
@@ -155,7 +155,7 @@ def test_systems_of_many_right_sides_and_products_are_loops_over_them():
 
 
 def test_a_product_of_more_terms_than_a_program_has_operations_is_a_loop():
-    fun, a = lambda a: jnp.tanh(a @ (a + 1)).sum(0), normal(40, 40)  # noqa: E731
+    fun, a = lambda a: jnp.tanh(a @ (a + 1)).sum(0), normal(40, 40)
     np.testing.assert_allclose(fuse(fun)(a), fun(a), rtol=1e-9)
 
 
