@@ -120,6 +120,12 @@ def reals(b: Adds, dtype: str) -> Reals:
     return Reals(b, PAIRS[dtype])
 
 
+def is_far(b: Adds, dtype: str, x: int) -> int:
+    """Whether a complex number is surely outside of the unit circle, and has no NaN."""
+    r, (p, q) = reals(b, dtype), parts(b, x)
+    return r.is_("gt", r.add(r.abs(p), r.abs(q)), r.number(2))
+
+
 def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
     """The same operation of the real and of the imaginary parts."""
     real = PAIRS[dtype]

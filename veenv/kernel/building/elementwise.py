@@ -22,7 +22,7 @@ from veenv.kernel.building.builder import (
     evaluate,
     once,
 )
-from veenv.kernel.building.complex_numbers import KNOWN, Reals, pair, parts
+from veenv.kernel.building.complex_numbers import KNOWN, Reals, is_far, pair, parts
 from veenv.kernel.building.nests import entrywise
 from veenv.kernel.scalar_program import (
     COMPLEX,
@@ -216,6 +216,10 @@ def _power(r: Scalars, x: int, exponent: int) -> int:
     """x to a whole power, by squaring."""
     if exponent == 0:
         return r.number(1)
+    if exponent < -1 and r.dtype in COMPLEX:  # a power that overflows may be NaN, not infinite
+        far = is_far(r.b, r.dtype, x)
+        inverse = r.div(r.number(1), r.select(far, x, _power(r, x, -exponent)))
+        return r.select(far, _power(r, inverse, -exponent), inverse)
     left, square, result = abs(exponent), x, None
     while left:
         if left & 1:
