@@ -178,7 +178,7 @@ class Batches:
         return [read(v) for v in jaxpr.outvars]
 
     def _called(self, eqn: Any, operands: Sequence[int]) -> tuple[Any, Sequence[int]] | None:
-        """Returns what a call runs and its arguments; of a `cond` all branches, if all may run."""
+        """Returns the jaxpr that a call or a `cond` runs, and which operands are its arguments."""
         branches = walk.branches_of(eqn)
         if not branches:
             return self._enter(eqn)

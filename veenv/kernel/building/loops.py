@@ -360,9 +360,9 @@ class _Slot(NamedTuple):
 def _slots(
     body: _Body, carry: Sequence[Ids], inputs: Sequence[list[int]], outs: Sequence[Ids]
 ) -> list[_Slot]:
-    """Lists the carries: numbers, and arrays that a step writes in, or that loops or constants make.
+    """Lists the carries: numbers, and arrays in which a step writes, or which inner loops make.
 
-    Of the latter those that a step reads as arrays, too.
+    Of the latter, and of arrays that become constants, those that a step reads as arrays, too.
     """
     slots, count = [], 0
     read = {op.args for op in body.inner.ops if op.name == "array"}
@@ -389,8 +389,8 @@ def _whole(
 ) -> Iterator[tuple[int | None, list[int]]]:
     """Arrays of which all entries are among operations, with their places there; then the others.
 
-    An array is one in which something is written, that a loop has made, or of constants which come
-    in the place of what is `given` and `read` as an array.
+    An array is one in which something is written, that a loop has made, or constants in the place
+    of what is `given` and `read` as an array.
     """
     entries: dict[int, list[int]] = {}
     for k, i in enumerate(ids):
