@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 class _Options(TypedDict, total=False):
-    """Arguments of `jacve` that say nothing about the type of its result."""
+    """The arguments of `jacve` that do not decide the type of its result."""
 
     holomorphic: bool
     allow_int: bool

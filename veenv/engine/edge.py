@@ -64,7 +64,7 @@ def meeting_infinity(may: bool) -> AbstractContextManager[None]:
 
 
 def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
-    """Terms of a sum; masked where `target` stores zeros of their δs or links that may matter."""
+    """Returns terms of a sum, masked where `target` stores zeros of δs or links that may matter."""
     if not _meets_infinity.get() and all(e.mask is None for e in several):
         return list(several)
 
@@ -89,13 +89,13 @@ def relayout(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
 
 
 def stored_values(e: Edge) -> Array:
-    """The values with the sign applied; a unit edge gives one number."""
+    """Returns the values with the sign applied; of a unit edge one number."""
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     return -values if e.sign < 0 else values
 
 
 def arranged(x: Array, labels: Sequence[Label], target: Sequence[Label]) -> Array:
-    """Values with their axes, which have `labels`, in the order of the target's."""
+    """Transposes values, whose axes have `labels`, into the order of the target's."""
     order = [labels.index(a) for a in target if a in labels]
     return x if order == sorted(order) else lax.transpose(x, order)
 
@@ -124,7 +124,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
 
 
 def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array | np.ndarray:
-    """Mask over the labels that is true where the indices of `a` and `b` agree."""
+    """Returns a mask over the labels that is true where the indices of `a` and `b` agree."""
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
     if prod(shape) <= limits.SMALL:
         return np.eye(sizes[a], dtype=bool).reshape(shape)
@@ -133,12 +133,12 @@ def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> 
 
 
 def broken(s: Structure, target: Structure) -> list[int]:
-    """Out axes of the δs that the target has not."""
+    """Returns the out axes of the δs that the target lacks."""
     return [k for k, j in enumerate(s.pairs) if j != FREE and target.pairs[k] == FREE]
 
 
 def respread(e: Edge, target: Structure) -> Edge:
-    """The edge with its values repeated along axes that only the target has valued.
+    """Returns the edge with its values repeated along axes that only the target has valued.
 
     The link, if any, is left out; a target with link values stores them on the same side.
     """
@@ -150,7 +150,7 @@ def respread(e: Edge, target: Structure) -> Edge:
 
 
 def respread_entries(values: Array, s: Structure) -> Array:
-    """Values repeated to every entry: along out axes, the link, then unpaired in axes."""
+    """Repeats values to every entry: along out axes, the link, then unpaired in axes."""
     target = replace(
         s,
         out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
@@ -161,7 +161,7 @@ def respread_entries(values: Array, s: Structure) -> Array:
 
 
 def diagonal_pairs(e: Edge) -> tuple[tuple[int, int], ...]:
-    """(out axis, in axis) pairs along which the edge's link is diagonal."""
+    """Returns (out axis, in axis) pairs along which the edge's link is diagonal."""
     s = e.structure
     pairs = () if e.link is None else e.link.diagonal
     return tuple((s.link_out[a], s.link_in[b]) for a, b in pairs)
@@ -181,7 +181,7 @@ def expand_link(e: Edge) -> Edge:
 
 
 def keep_diagonal(e: Edge) -> Edge:
-    """Stores the zeros of the link but for the axes along which it is diagonal: they become δs.
+    """Stores the zeros of the link, except along its diagonal axes, which become δs.
 
     The link is applied to a basis: along the diagonal axes one vector of it serves all indices.
     """
@@ -255,7 +255,7 @@ def places(e: Edge) -> np.ndarray:
 
 
 def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
-    """A selection of known places, stored as `target`: the mask of where it is, and its values.
+    """Returns a selection of known places, stored as `target`: its mask, and its values.
 
     A large mask is compared out of indices where it is used: kept, it could exceed the values.
     """
@@ -330,7 +330,7 @@ def link_on_out(s: Structure) -> bool:
 def _store_link(
     target: Structure, x: Array, num_rest: int, link: LinearMap, on_out: bool, e: Edge
 ) -> Edge:
-    """Brings values on one side of a link (last axes of x) to the side that stores them."""
+    """Moves values on one side of a link (last axes of x) to the side that stores them."""
     if link_on_out(target) != on_out:
         x = link.along(x, range(num_rest, x.ndim), transposed=on_out)
     x = x.reshape([*x.shape[:num_rest], prod(x.shape[num_rest:])])
@@ -340,14 +340,14 @@ def _store_link(
 
 
 def add(a: Edge, b: Edge) -> Edge:
-    """Sum of two edges between the same nodes."""
+    """Adds two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
     a, b = with_zeros((a, b), target)
     return add_values(expand_to(a, target), expand_to(b, target))
 
 
 def add_values(x: Edge, y: Edge) -> Edge:
-    """Sum of two edges of one valued structure and one link."""
+    """Adds two edges of one valued structure and one link."""
     assert x.values is not None
     assert y.values is not None
     x_values, y_values, mask = x.values, y.values, either(x.mask, y.mask)
@@ -362,7 +362,7 @@ def add_values(x: Edge, y: Edge) -> Edge:
 
 
 def expand_to(e: Edge, target: Structure) -> Edge:
-    """The edge stored as `target`, which has no δs, links or constant axes that it has not."""
+    """Returns the edge stored as `target`, whose δs, links and constant axes it has, too."""
     if e.structure == target:
         return e
     e = expand_link(e)
@@ -370,7 +370,7 @@ def expand_to(e: Edge, target: Structure) -> Edge:
 
 
 def transpose(e: Edge) -> Edge:
-    """The edge with out and in exchanged."""
+    """Returns the edge with out and in exchanged."""
     s = e.structure
     # Equal sides: both orientations store on their out side, so the values change sides.
     across = s.link_values and link_on_out(s) == link_on_out(algebra.transpose(s))
@@ -403,7 +403,7 @@ def _transpose(e: Edge) -> Edge:
 
 
 def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
-    """The partial as a dense array of shape ``out_shape + in_shape``."""
+    """Returns the partial as a dense array of shape ``out_shape + in_shape``."""
     e = expand_link(replace(e, mask=None))
     e = expand_pairs(e, [k for k, j in enumerate(e.structure.pairs) if j != FREE])
     s = e.structure

@@ -46,7 +46,7 @@ _SMALL = limits.MANY * limits.SMALL
 
 
 def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
-    """Product post · pre of two edges that meet in one node.
+    """Multiplies two edges that meet in one node: post · pre.
 
     A structure does not say along which axes its link is diagonal, so the algebra stores zeros
     there. The product is executed without them in any case; `keep` leaves them out of it, too.
@@ -57,7 +57,7 @@ def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
 
 
 def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
-    """The product of two edges as a plan, made of their structures and links, says."""
+    """Multiplies two edges as a plan says, which is made of their structures and links."""
     post = expand_link(post) if plan.expanded[0] else post
     pre = keep_diagonal(pre) if plan.expanded[1] else pre
     if plan.way is Way.COMPOSE:
@@ -174,7 +174,7 @@ def _on_side(x: Array, link: LinearMap, *, stored_on_out: bool, want_out: bool) 
 
 
 def _compose(plan: Plan, post: Edge, pre: Edge) -> Edge:
-    """Product of two edges whose links meet on the same middle axes."""
+    """Multiplies two edges whose links meet on the same middle axes."""
     s, p, result = post.structure, pre.structure, plan.structure
     out_map = post.link or identity([s.out_shape[k] for k in s.link_out])
     in_map = pre.link or identity([p.in_shape[j] for j in p.link_in])
@@ -232,7 +232,7 @@ def _link_as_axis(e: Edge, on_side: Array | None, target: Structure, size: int) 
 
 
 def _contract(plan: Contraction, post: Edge, pre: Edge) -> Edge:
-    """Product of two edges without links."""
+    """Multiplies two edges without links."""
     result, sign = plan.structure, post.sign * pre.sign
     dtype = _compat.promoted(post.dtype, pre.dtype)
     if result.unit:
@@ -261,7 +261,7 @@ def _contract(plan: Contraction, post: Edge, pre: Edge) -> Edge:
 
 
 class Factor(NamedTuple):
-    """Values, the labels of their axes and their mask."""
+    """An operand of a contraction: values, the labels of their axes and their mask."""
 
     values: Array
     labels: list[Label]
@@ -269,7 +269,7 @@ class Factor(NamedTuple):
 
 
 def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
-    """Sums the labels not in `keep`; what remains is in keep's order."""
+    """Sums over the labels not in `keep`; the order of the remaining ones is keep's."""
     x, labels, mask = factor
     gone = [i for i, a in enumerate(labels) if a not in keep]
     if gone:
@@ -312,26 +312,26 @@ def _sizes(*factors: Factor) -> dict[Label, int]:
 
 
 def _is_mixed(x: Factor, y: Factor) -> bool:
-    """Whether x's mask depends on more than y's labels."""
+    """Returns whether x's mask depends on more than y's labels."""
     shape = () if x.mask is None else x.mask.shape
     return any(n != 1 and a not in y.labels for a, n in zip(x.labels, shape, strict=False))
 
 
 def _mask_for(x: Factor, target: Sequence[Label]) -> Array | None:
-    """Mask over the target's labels: where x has any entry along those of its own it has not."""
+    """Returns a mask over the target's labels: true where x has any entry along its other ones."""
     if x.mask is None:
         return None
     return align_mask(reduce_mask(x.mask, x.labels, target), x.labels, target)
 
 
 def _shut_out(x: Factor, y: Factor) -> Factor:
-    """The factor x with zeros where y's mask shuts out all that they would be multiplied by."""
+    """Returns the factor x, zero where y's mask shuts out everything that it multiplies."""
     mask = _mask_for(y, x.labels)
     return x if mask is None else x._replace(values=select(mask, x.values, 0))
 
 
 def _times(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | None]:
-    """The products of two factors over the target's labels, each once."""
+    """Multiplies two factors over the target's labels, without a sum."""
     sizes = _sizes(x, y)
     shape = [sizes[a] for a in target]
     full = []

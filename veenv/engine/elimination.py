@@ -35,7 +35,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Call:
-    """A rule at the values of its equation."""
+    """A rule at the values of its equation, which is not linear."""
 
     rule: ReverseOnly  # where it stands in the graph
     result_shapes: Sequence[tuple[int, ...]]  # shape of each result, as real numbers
@@ -106,7 +106,7 @@ def pull_back(
 def dense(
     terms: Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any = None
 ) -> Array:
-    """The dense array of a sum of terms, in their own dtype by default."""
+    """Returns the dense array of a sum of terms, in their dtype by default."""
     arrays = [todense(t, out_shape, in_shape, t.dtype if dtype is None else dtype) for t in terms]
     return reduce(jnp.add, arrays)
 
@@ -123,7 +123,7 @@ class Elimination:
 
     @property
     def edges(self) -> Edges:
-        """The edges, where each is one partial: under the policy `AsCounted`."""
+        """The remaining edges as one partial each: under the policy `AsCounted`."""
         return {pair: edge for pair, (edge,) in self.terms.items()}
 
 
@@ -180,7 +180,7 @@ def eliminate_under(
 
 
 def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int, Call]:
-    """The rules that are not linear, by the nodes of their results."""
+    """Returns the rules that are not linear, by the nodes of their results."""
     graph = linearisation.graph
     for call in calls:
         leaf = None if call.rule.zero else unreached(call.rule, graph.edges, graph.outputs)
@@ -201,7 +201,7 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
 def elimination_jaxpr(
     linearisation: Linearisation, edges: Edges, order: Iterable[int], *, keep_sums: bool = True
 ) -> jax.extend.core.ClosedJaxpr:  # pyright: ignore[reportPrivateImportUsage]
-    """The jaxpr of an elimination alone: elemental values in, remaining edges' values out."""
+    """Traces an elimination alone: elemental values in, remaining edges' values out."""
 
     def run(values: Sequence[Array | None]) -> list[Array | None]:
         filled = {
@@ -241,28 +241,28 @@ class Counts:
 
     @property
     def multiplications(self) -> int:
-        """Total under the literature's count."""
+        """The total under the literature's count."""
         return sum(self.multiplications_per_vertex)
 
     @property
     def executed(self) -> int:
-        """Total of the executed multiplications."""
+        """The total of the executed multiplications."""
         return sum(self.executed_per_vertex)
 
     @property
     def additions(self) -> int:
-        """Total of the additions."""
+        """The total of the additions."""
         return sum(self.additions_per_vertex)
 
     @property
     def operations_per_vertex(self) -> tuple[int, ...]:
-        """Executed multiplications and additions of each elimination."""
+        """The executed multiplications and additions of each elimination."""
         pairs = zip(self.executed_per_vertex, self.additions_per_vertex, strict=True)
         return tuple(m + a for m, a in pairs)
 
     @property
     def operations(self) -> int:
-        """Total of the executed multiplications and the additions."""
+        """The total of the executed multiplications and the additions."""
         return self.executed + self.additions
 
 

@@ -39,7 +39,7 @@ from veenv.structure.structure import FREE
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Values of a program: its outputs, auxiliary output and elemental partials.
+    """The values of a program: its outputs, auxiliary output and elemental partials.
 
     A variable that occurs several times in one equation has several partials there; those of rules
     that were followed may be entries.  Rules that are not linear are among `calls`, and an
@@ -104,7 +104,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Run:
-    """The results of one equation, and what its partials have with them from the same run."""
+    """The results of one equation, and the values that its partials share with them."""
 
     results: Sequence[Any]  # the results
     # the total partials of its custom rule, if they are needed
@@ -136,7 +136,7 @@ def _run(linearisation: Linearisation, index: int, ins: Values, around: Around |
 def _equation_edges(
     linearisation: Linearisation, index: int, ins: Values, run: _Run
 ) -> Iterable[Edge | Matrix]:
-    """The needed partials of one equation at the values of its operands and results."""
+    """Computes the needed partials of one equation at its operands and results."""
     for e in linearisation.elementals[index]:
         if e.inner is not None and e.inner in run.totals:
             yield run.totals[e.inner]
@@ -146,7 +146,7 @@ def _equation_edges(
 
 
 def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
-    """An equation whose rule is not linear."""
+    """Runs an equation whose rule is not linear."""
     site = pulled.site
     results, pull = results_and_pullback(site, ins)
     outs = [site.out_avals[k] for k in site.results]
@@ -187,7 +187,7 @@ def _custom(
 
 
 def _is_diagonal(used: Sequence[Elemental]) -> bool:
-    """Whether each element of the results comes from one of an operand, as shapes say."""
+    """Returns whether, by shapes, each element of the results depends on one of an operand."""
     structures = (e.partial.executed for e in used)
     return all(len({*s.pairs}) == len(s.in_shape) and FREE not in s.pairs for s in structures)
 
@@ -210,7 +210,7 @@ def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
 
 
 def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
-    """Dtype in which a unit partial by this node would be stored."""
+    """Returns the dtype in which a unit partial by this node would be stored."""
     program = linearisation.program
     dtype = program.avals[program.variable(node)].dtype
     real = linearisation.realify and jnp.issubdtype(dtype, jnp.complexfloating)
@@ -218,7 +218,7 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
 
 
 def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[Any, Any]) -> Edge:
-    """An elemental partial with its values computed; `dtype`: in which it is stored if it is unit.
+    """Computes the values of an elemental partial; `dtype`: in which it is stored if it is unit.
 
     What the equation's partials share is put into `shared` as they ask for it.
     """
@@ -236,7 +236,7 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
 
 
 def is_pushed(lin: Linearisation) -> bool:
-    """Whether only a mode of JAX can differentiate a program: a rule of it cannot be transposed."""
+    """Returns whether only a mode of JAX can differentiate a program, as no transpose exists."""
     return whole_of(lin) is not None or any(
         one.rule.forward for one in lin.reverse_only if one is not None
     )

@@ -48,7 +48,7 @@ _SHOWN = 5  # lines of the user's that are named, those of the most operations
 
 
 class FormRow(NamedTuple):
-    """A form that was considered, or a mode of JAX that was not.
+    """A row of an explanation: a form that was considered, or a mode of JAX that was not.
 
     Attributes:
       form: an elimination in some order, or one of JAX's modes.

@@ -247,7 +247,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Menu:
-    """The forms of a Jacobian."""
+    """The forms of a Jacobian from which the cheapest is chosen."""
 
     forms: Sequence[Form]  # the requested form first
     modes: Callable[[], list[Form]]  # JAX's own, traced only where they may be cheaper
@@ -341,7 +341,7 @@ def menu_of(
 
 
 class KernelForm(NamedTuple):
-    """A form that can be one kernel, if one can."""
+    """The form that becomes a kernel, if one can, and the modes traced to find it."""
 
     traced: Traced | None = None
     program: ScalarProgram | None = None

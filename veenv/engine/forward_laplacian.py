@@ -35,7 +35,7 @@ class Jet:
 
 
 def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
-    """Laplacians of the outputs of a program by the leaves of its arguments."""
+    """Returns the Laplacians of the outputs of a program by the leaves of its arguments."""
     variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
     variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
 
@@ -61,7 +61,7 @@ def _seeds(inputs: Sequence[Any]) -> list[Jet]:
 
 
 def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
-    """The results of an equation: jets where they depend on what is differentiated by."""
+    """Returns the results of an equation: jets where they depend on active variables."""
     active = [
         i
         for i, (x, aval) in enumerate(zip(ins, equation.in_avals, strict=True))
@@ -144,7 +144,7 @@ def _met(
 
 
 def _unary(fun: Any, x: Jet) -> Jet:
-    """An elementwise function of one variable."""
+    """Applies an elementwise function of one variable to a jet."""
     one = jnp.ones_like(x.value)
 
     def slope(v: Array) -> tuple[Array, Array]:
@@ -198,7 +198,7 @@ class Slopes:
 
 
 def aligned(several: Sequence[Slopes]) -> list[Slopes]:
-    """Slopes of arrays of one shape by the same numbers in the same places."""
+    """Returns slopes of arrays of one shape by the same numbers in the same places."""
     known = [s.numbers for s in several if s.numbers is not None]
     if len(known) < len(several):
         return [s.dense() for s in several]
@@ -232,12 +232,12 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
 
 
 def _spread(values: Array, numbers: np.ndarray, total: int) -> Slopes:
-    """The derivatives by each number, put at their places."""
+    """Returns the derivatives by each number, put at their places."""
     return Slopes(_collected(values, np.where(numbers < 0, total, numbers), total), total)
 
 
 def _widened(s: Slopes, count: int) -> Slopes:
-    """The slopes with so many slots, the further ones by no number."""
+    """Returns the slopes with so many slots, the further ones by no number."""
     shape = (count - len(s.values), *s.shape)
     if s.numbers is None or not shape[0]:
         return s
@@ -274,7 +274,7 @@ def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _collected(values: Array, ranks: np.ndarray, size: int) -> Array:
-    """Values [K, *shape] added up to [size, *shape] by their ranks; ranks of `size` are none."""
+    """Adds values [K, *shape] to [size, *shape] by their ranks; ranks of `size` are none."""
     shape = values.shape[1:]
     width = prod(shape)
     results = (ranks.reshape(-1, width) * width + np.arange(width)).reshape(-1)

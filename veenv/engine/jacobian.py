@@ -347,7 +347,7 @@ def _returned(program: Program, outputs: Sequence[Any], aux: Sequence[Any]) -> A
 
 
 def _as_arrays(trees: Any) -> Any:
-    """Blocks as arrays, whatever they are."""
+    """Returns blocks as arrays."""
     sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
     return jax.tree.map(lambda b: b.todense() if sparse(b) else b, trees, is_leaf=sparse)
 
@@ -359,7 +359,7 @@ Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
 def all_blocks(
     lin: Linearisation, left: Left, symmetric: SymmetricBlocks, *, sparse: bool
 ) -> list[tuple[Any, ...]]:
-    """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
+    """Returns, for each output leaf, its blocks by the input leaves; omitted ones transposed."""
 
     def one(output: int, source: int) -> Any:
         if (source, lin.graph.outputs[output]) in symmetric.omitted:
@@ -373,7 +373,7 @@ def all_blocks(
 def assembled(
     program: Program, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
 ) -> list[Any]:
-    """For each output leaf, the tree of blocks by the selected arguments."""
+    """Returns, for each output leaf, the tree of blocks by the selected arguments."""
     avals = program.avals[: program.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
     for row in rows:
@@ -384,7 +384,7 @@ def assembled(
 
 
 def _weak_as(aval: Any, x: Any) -> Any:
-    """A block, weakly typed if the input is."""
+    """Returns a block, weakly typed if the input is."""
     if isinstance(x, SparseTensor):
         return replace(x, weak_type=aval.weak_type)
     return _compat.as_weak_as(aval, x)
@@ -398,7 +398,7 @@ def block_of(
     *,
     sparse: bool = False,
 ) -> Any:
-    """The block of output leaf `output` by input leaf `source`, of shape output + input.
+    """Returns the block of output leaf `output` by input leaf `source`, of shape output + input.
 
     Inputs that hold integers give zeros of dtype float0, as in JAX.
     """

@@ -81,7 +81,7 @@ class Known:
 
     @functools.cached_property
     def _quick(self) -> set[Any]:
-        """The constants, and the variables that NumPy mostly makes of them."""
+        """The constants, and the variables that NumPy can compute from them."""
         count = self._program.num_inputs
         quick = {*range(count, count + len(self._program.constants))}
         for e in self._program.equations:
@@ -99,7 +99,7 @@ def held(constant: Any, most: float = inf) -> np.ndarray | None:
 
 
 def is_exact(dtype: Any) -> bool:
-    """Whether numbers of a dtype are converted by NumPy as by JAX: integers and bools."""
+    """Returns whether a dtype is integer or bool, which NumPy converts as JAX does."""
     return dtype == np.bool_ or jax.numpy.issubdtype(dtype, np.integer)
 
 

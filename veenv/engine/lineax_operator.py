@@ -36,29 +36,29 @@ class SparseOperator(lx.AbstractLinearOperator):
     in_like: Like = eqx.field(static=True)
 
     def mv(self, vector: Any) -> Any:
-        """The matrix times a vector of `in_structure`'s."""
+        """Returns the matrix times a vector of `in_structure`'s."""
         flat, _ = ravel_pytree(vector)
         return _unravelled(self.out_like, self.matrix @ flat)
 
     def as_matrix(self) -> Array:
-        """The dense matrix [m, n]."""
+        """Returns the dense matrix [m, n]."""
         return self.matrix.todense()
 
     def transpose(self) -> SparseOperator:
-        """The transposed operator."""
+        """Returns the transposed operator."""
         return SparseOperator(self.matrix.T, self.in_like, self.out_like)
 
     def in_structure(self) -> Any:
-        """Shapes and dtypes of the argument."""
+        """Returns shapes and dtypes of the argument."""
         return jax.tree.unflatten(*self.in_like)
 
     def out_structure(self) -> Any:
-        """Shapes and dtypes of the result."""
+        """Returns shapes and dtypes of the result."""
         return jax.tree.unflatten(*self.out_like)
 
 
 class Solvable(eqx.Module):
-    """A sparse matrix and what of its solution does not depend on the right-hand side.
+    """A sparse matrix with what its solution needs and no right-hand side changes.
 
     Attributes:
       operator: the matrix.
@@ -79,7 +79,7 @@ class SparseSolver(lx.AbstractLinearSolver):
     """
 
     def init(self, operator: Any, options: dict[str, Any]) -> Solvable:
-        """The operator as a sparse matrix, and factors of its blocks."""
+        """Returns the operator as a sparse matrix, and factors of its blocks."""
         del options
         sparse = as_sparse(operator)
         p, values = sparse.matrix.pattern, sparse.matrix.values()
@@ -92,7 +92,7 @@ class SparseSolver(lx.AbstractLinearSolver):
     def compute(
         self, state: Solvable, vector: Any, options: dict[str, Any]
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """The solution, whether it was found, and nothing about the way."""
+        """Returns the solution, whether the solver succeeded, and no statistics."""
         del options
         flat, _ = ravel_pytree(vector)
         if state.factors is None:
@@ -103,16 +103,16 @@ class SparseSolver(lx.AbstractLinearSolver):
         return _unravelled(state.operator.in_like, x), lx.RESULTS.successful, {}
 
     def transpose(self, state: Solvable, options: dict[str, Any]) -> tuple[Any, dict]:
-        """The state of the transposed system."""
+        """Returns the state of the transposed system."""
         whole = state.operator.transpose()
         return Solvable(whole, state.factors, not state.transposed), options
 
     def conj(self, state: Solvable, options: dict[str, Any]) -> tuple[Any, dict]:
-        """The state of the conjugate system."""
+        """Returns the state of the conjugate system."""
         return jax.tree.map(jnp.conj, state), options
 
     def assume_full_rank(self) -> bool:
-        """Systems are taken for well-posed."""
+        """Returns True: systems are assumed to be well-posed."""
         return True
 
 
@@ -129,7 +129,7 @@ def operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
 
 
 def as_sparse(op: Any) -> SparseOperator:
-    """Any operator of lineax as a sparse one."""
+    """Converts any operator of lineax to a sparse one."""
     if isinstance(op, SparseOperator):
         return op
     if isinstance(op, lx.TaggedLinearOperator):
@@ -141,7 +141,7 @@ def as_sparse(op: Any) -> SparseOperator:
 
 
 def _like(fun: Callable[..., Any], *args: Any) -> Like:
-    """Shapes and dtypes of what a function gives."""
+    """Returns the structure, shapes and dtypes of a function's result."""
     leaves, tree = jax.tree.flatten(jax.eval_shape(fun, *args))
     return tree, tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves)
 
@@ -173,7 +173,7 @@ def _tridiagonal(op: SparseOperator) -> tuple[Array, Array, Array]:
 
 
 def _register() -> None:
-    """Tells lineax what is known of a sparse operator: only its pattern."""
+    """Registers with lineax the properties of a sparse operator: only its pattern."""
     lx.is_diagonal.register(SparseOperator, lambda op: _width(op) == 0)
     lx.is_tridiagonal.register(SparseOperator, lambda op: _width(op) <= 1)
     for unknown in (

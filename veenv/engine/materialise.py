@@ -109,7 +109,7 @@ def shared(jaxpr: Any) -> frozenset[Any]:
 
 
 def _is_inlined(name: str) -> bool:
-    """Whether the compiler computes the results of a primitive where they are used."""
+    """Returns whether the compiler computes a primitive's results where they are used."""
     return facts(name).fused and facts(name).cost != "join"
 
 

@@ -38,7 +38,7 @@ class Request:
 
     @property
     def compared(self) -> Name | None:
-        """The name of an order that other forms may stand for."""
+        """The name of an order that other forms may replace."""
         if self.blocks == "scattered" and not self.holomorphic:
             return "auto"
         if "counts" in self.parts or self.blocks != "dense" or self.holomorphic or self.allow_int:

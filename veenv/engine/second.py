@@ -60,7 +60,7 @@ def hessian(
     holomorphic: bool = False,
     kernel: KernelMode = "auto",
 ) -> Callable[P, Any]:
-    """Hessian of a function, by vertex elimination of its gradient (or Jacobian).
+    """Returns the Hessian of a function, by elimination of its gradient (or Jacobian).
 
     Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
     of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands. In a
@@ -106,7 +106,7 @@ def hessian(
 
 
 def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
-    """Sum of the second derivatives of `fun` by each number of one argument.
+    """Returns the sum of the second derivatives of `fun` by each number of one argument.
 
     Value, first derivatives and Laplacian of every variable are carried forward together; there is
     no Hessian. Reference: Li et al., *A computational framework for neural network-based
@@ -158,7 +158,7 @@ def _by_hessian(fun: Callable[..., Any], args: Any, kwargs: Any, argnum: int) ->
 
 
 def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
-    """The Jacobian of `fun` at x as a `lineax.AbstractLinearOperator`, sparse.
+    """Returns the Jacobian of `fun` at x as a sparse `lineax.AbstractLinearOperator`.
 
     Needs lineax. Its solvers take it, GMRES and CG too; `sparse_solver` solves by its pattern.
 
@@ -180,7 +180,7 @@ def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
 
 
 def sparse_solver() -> Any:
-    """A linear solver for lineax, optimistix and diffrax that finds and uses sparsity.
+    """Returns a solver for lineax, optimistix and diffrax that finds and uses sparsity.
 
     Needs lineax. It takes any operator, a function too: diagonal, tridiagonal and block-diagonal
     systems are solved where the arrays are, others by SciPy's banded and sparse LU on the host.

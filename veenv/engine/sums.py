@@ -50,7 +50,7 @@ Terms = tuple[Edge, ...]
 
 
 def gathered(terms: Sequence[Edge]) -> tuple[Terms, bool]:
-    """Merges terms of one kind, and says whether together they store as much as a dense one.
+    """Merges terms of one kind, and returns whether they store as much as a dense one.
 
     Terms on one diagonal are merged where one of them has values all along it already.
     """
@@ -77,7 +77,7 @@ def merged(terms: Sequence[Edge], key: Callable[[Edge], Hashable]) -> list[Edge]
 
 
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
-    """The terms with operators made dense but for the axes along which they are diagonal."""
+    """Makes operators among terms dense, except along the axes where they are diagonal."""
     operator = Link.OPERATOR
     return [keep_diagonal(t) if t.structure.link is operator else t for t in terms]
 
@@ -118,7 +118,7 @@ def kind(e: Edge) -> tuple[Hashable, ...]:
 
 
 def num_entries(e: Edge) -> int:
-    """Number of places at which a term may have an entry."""
+    """Returns the number of places at which a term may have an entry."""
     s = e.structure
     entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     if s.link is Link.SELECTION:
@@ -132,7 +132,7 @@ def num_entries(e: Edge) -> int:
 
 
 def merge(a: Edge, b: Edge) -> Edge:
-    """Sum of two terms of one kind or on one line; valued only along what either is."""
+    """Adds two terms of one kind or on one line; valued only along what either is."""
     if a.mask is not None or b.mask is not None:
         a, b = with_mask(a), with_mask(b)
     if a.link is None or b.link is None:
@@ -189,27 +189,27 @@ class Policy(Protocol[E]):
     additions: int
 
     def gather(self, several: Sequence[Edge]) -> E:
-        """The edge that several partials between the same nodes are together."""
+        """Returns the sum of parallel partials as one edge."""
         ...
 
     def multiply(self, post: E, pre: E) -> E:
-        """The product post · pre."""
+        """Returns the product post · pre."""
         ...
 
     def add(self, a: E, b: E) -> E:
-        """The sum of two edges between the same nodes."""
+        """Returns the sum of two edges between the same nodes."""
         ...
 
     def left(self, e: E) -> Terms | Any:
-        """An edge that is left at the end, as terms, or as entries where those are sparse."""
+        """Returns an edge that remains at the end, as terms, or as entries if sparse."""
         ...
 
     def terms(self, e: E) -> Terms:
-        """An edge as terms."""
+        """Returns an edge as terms."""
         ...
 
     def stored(self, x: Array, pairs: Sequence[tuple[E, Structure]]) -> E:
-        """An array [*out_shape, *in_shape] that stands for a sum of products.
+        """Returns an array [*out_shape, *in_shape] that stands for a sum of products as an edge.
 
         `pairs` are the products' left factors, and structures of their right ones.
         """
@@ -217,7 +217,7 @@ class Policy(Protocol[E]):
 
 
 class AsCounted:
-    """Edges have the structures of the algebra; sums of selections wait until they meet values.
+    """Policy: edges have the structures of the algebra; sums of selections are delayed.
 
     Attributes:
       wait: False forms every sum at once, which takes as many additions as are counted.
@@ -229,30 +229,30 @@ class AsCounted:
         self.wait, self.multiplications, self.additions = wait, 0, 0
 
     def gather(self, several: Sequence[Edge]) -> Edge | Sum:
-        """Their sum."""
+        """Returns the sum of parallel partials."""
         return reduce(edge.add, several)
 
     def multiply(self, post: Edge | Sum, pre: Edge | Sum) -> Edge | Sum:
-        """The product post · pre, counted."""
+        """Returns the product post · pre, and counts it."""
         plan = multiply_structures(post.structure, pre.structure)
         self.multiplications += plan.multiplications
         self.additions += plan.additions
         return multiply(post, pre, plan)
 
     def add(self, a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
-        """The sum, counted."""
+        """Returns the sum, and counts it."""
         total = add(a, b) if self.wait else edge.add(formed(a), formed(b))
         self.additions += total.structure.num_values
         return total
 
     def left(self, e: Edge | Sum) -> Terms:
-        """The edge, formed."""
+        """Returns the edge, formed."""
         return (formed(e, last=True),)
 
     terms = left
 
     def stored(self, x: Array, pairs: Sequence[tuple[Edge | Sum, Structure]]) -> Edge:
-        """The array stored as the algebra has the sum of products."""
+        """Returns the array, stored like the algebra's sum of products."""
         products = [multiply_structures(post.structure, pre).structure for post, pre in pairs]
         s = reduce(algebra.add, products)
         assert s.link is Link.NONE
@@ -262,7 +262,7 @@ class AsCounted:
 
 
 class Sum:
-    """A sum that is not formed yet.
+    """A sum of terms that is not formed yet.
 
     Attributes:
       structure: structure of the sum as the algebra has it; valued, without link.
@@ -275,7 +275,7 @@ class Sum:
         self._formed: Edge | None = None
 
     def form(self, *, last: bool) -> Edge:
-        """The sum as one edge of its structure; made once, and stored if it is used further."""
+        """Returns the sum as one edge of its structure; formed once, and stored if used further."""
         if self._formed is None:
             whole = _formed(self.terms, self.structure)
             self._formed = whole if last else replace(whole, values=pin(whole.values))
@@ -283,12 +283,12 @@ class Sum:
 
 
 def formed(e: Edge | Sum, *, last: bool = False) -> Edge:
-    """The edge, or the sum as one edge; `last` if it is an end result."""
+    """Returns the edge, or the sum as one edge; `last` if it is an end result."""
     return e.form(last=last) if isinstance(e, Sum) else e
 
 
 def add(a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
-    """Sum of two edges or sums; left unformed if a known selection is among the terms."""
+    """Adds two edges or sums; the sum stays unformed if a known selection is among the terms."""
     every = [*_terms(a), *_terms(b)]
     if not any(map(is_placed, every)):
         return edge.add(formed(a), formed(b))
@@ -296,7 +296,7 @@ def add(a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
 
 
 def multiply(post: Edge | Sum, pre: Edge | Sum, plan: Plan) -> Edge | Sum:
-    """Product post · pre of a planned structure and number of multiplications."""
+    """Multiplies post · pre, of a planned structure and number of multiplications."""
     products = None
     if isinstance(post, Sum) and isinstance(pre, Edge):
         pairs = [(term, pre) for term in post.terms]
@@ -310,7 +310,7 @@ def multiply(post: Edge | Sum, pre: Edge | Sum, plan: Plan) -> Edge | Sum:
 
 
 def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[Edge] | None:
-    """Products of the terms with a unit edge of known places; None unless all cost nothing."""
+    """Multiplies terms by a unit edge of known places; None unless all products cost nothing."""
     if not (other.structure.unit and _has_places(other)):
         return None
     if plan.structure.unit or plan.structure.link is not Link.NONE:

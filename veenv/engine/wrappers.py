@@ -188,7 +188,7 @@ def _narrowed(x: Any) -> Any:
 
 
 def equal_bodies_once() -> AbstractContextManager[None]:
-    """Has what is computed outside of any trace run the first of equal loops and branches.
+    """Has everything outside of any trace run the first of equal loops and branches.
 
     Examples:
       >>> with equal_bodies_once():

@@ -42,7 +42,7 @@ its results and their Jacobians."""
 
 @dataclass(frozen=True, eq=False)
 class BatchedRegion:
-    """A batched region of a program."""
+    """A subprogram that does the same at each index of its batch axes."""
 
     lines: tuple[RegionEquation, ...]  # its equations
     sizes: tuple[int, ...]  # of the axes of the batch
@@ -62,7 +62,7 @@ class BatchedRegion:
 
     @property
     def work(self) -> int:
-        """Numbers that a point computes times those that it is differentiated by."""
+        """The numbers that a point computes times those that it is differentiated by."""
         every = (a for line in self.lines for a in line.equation.out_avals)
         return sum(prod(a.shape) for a in every) // prod(self.sizes) * sum(self.counts)
 
@@ -118,7 +118,7 @@ class BatchedRegion:
         return self.reaches[self.smooth.index(result)][..., start : start + count]
 
     def depends(self, result: int, operand: int) -> bool:
-        """Reports whether a result has a derivative by an operand that is not surely zero."""
+        """Returns whether a result may have a nonzero derivative by an operand."""
         return bool(self._reach(result, operand).any())
 
     def entries(self, result: int, operand: int, e: Edge) -> Indexed | None:
@@ -138,7 +138,7 @@ class BatchedRegion:
 
     @cached_property
     def reaches(self) -> list[np.ndarray] | None:
-        """For each smooth result, bool [*shape, n]: on which numbers of its point it depends.
+        """The dependence of each smooth result on its point's numbers, bool [*shape, n] each.
 
         None where that takes too long to find.
         """
@@ -170,7 +170,7 @@ class BatchedRegion:
 
     @property
     def shuts(self) -> bool:
-        """True if selects may shut a result of a point out from a number that it depends on."""
+        """True if selects may cut a result of a point off from a number that it depends on."""
         jaxpr = _compat.open_jaxpr(self.alone)
         makers = {v: e for e in jaxpr.eqns for v in e.outvars}
         of = dict(zip(jaxpr.invars, (v for v, _ in self.operands), strict=True))

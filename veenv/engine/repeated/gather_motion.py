@@ -30,7 +30,7 @@ from veenv.rules.table import facts
 
 
 class Search(Protocol):
-    """Analysis of a program's axes that gather motion reads (`veenv.engine.repeated.outlining`)."""
+    """The analysis of a program's axes that gather motion reads."""
 
     program: Program
     known: Known
@@ -60,12 +60,12 @@ class _Gather(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Key that gathers of the same rows share."""
+        """The key that gathers of the same rows share."""
         return self.variable, self.axis, self.rows.shape, self.rows.tobytes()
 
     @property
     def is_plain(self) -> bool:
-        """Whether the result is whole rows, with the axes of `rows` in front."""
+        """True if the result is whole rows, with the axes of `rows` in front."""
         every = np.array_equal(self.columns.reshape(-1), np.arange(self.width))
         return every and self.at == tuple(range(len(self.at)))
 
@@ -159,7 +159,7 @@ def _stage(
 
 
 def _is_cheaper(stage: BatchedRegion, gathers: Sequence[_Gather]) -> bool:
-    """Whether computing a stage where its rows are gathered beats multiplying blocks."""
+    """Returns whether computing a stage where its rows are gathered beats multiplying blocks."""
     (size,), reaches = stage.sizes, stage.reaches or []
     rows = sum({t.key: t.rows.size for t in gathers}.values())
     entries = sum(map(np.count_nonzero, reaches)) / size

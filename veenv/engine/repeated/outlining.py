@@ -163,7 +163,7 @@ class _Search:
         return regions
 
     def _stages(self, lines: Mapping[int, RegionEquation]) -> list[list[int]]:
-        """Groups equations into regions in turn: what needs a region's result comes after it."""
+        """Groups equations into regions by rank: what needs a region's result comes after it."""
         stage_of: dict[int, int] = {}
         level: dict[int, int] = {}
         stages: dict[int, list[int]] = {}
@@ -236,7 +236,7 @@ class _Search:
 
 
 def _is_full(region: BatchedRegion) -> bool:
-    """Whether not too much of the blocks is surely zero."""
+    """Returns whether few enough entries of a region's blocks are surely zero."""
     reaches = region.reaches or []
     size = sum(x.size for x in reaches)
     return limits.THIN * sum(map(np.count_nonzero, reaches)) >= size > 0
@@ -249,7 +249,7 @@ def _makes_pivots(e: Equation) -> bool:
 
 
 def _is_finite(e: Equation) -> bool:
-    """Whether an equation's partials are finite at finite operands."""
+    """Returns whether an equation's partials are finite at finite operands."""
     known = facts(e.primitive.name)
     return known.partials == "finite" or known.form in ("take", "put", "move", "same")
 

@@ -29,7 +29,7 @@ Axes = tuple[int | None, ...]
 
 
 class _RefusedError(Exception):
-    """An equation cannot be written for one point."""
+    """Raised where an equation cannot be written for one point."""
 
 
 class RegionEquation(NamedTuple):
@@ -52,7 +52,7 @@ def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
 
 
 def is_writable(equation: Any) -> bool:
-    """Whether equations such as one can be written for one point."""
+    """Returns whether equations of this kind can be written for one point."""
     known = facts(equation.primitive.name)
     if known.lengths is not None or known.form in ("entry", "same", "solve"):
         return True
@@ -60,13 +60,13 @@ def is_writable(equation: Any) -> bool:
 
 
 def _has_bodies(equation: Any) -> bool:
-    """Whether it is a branch, or a loop of known length: not one whose test differs by point."""
+    """Returns whether an equation is a branch, or a loop whose length is the same at all points."""
     known = facts(equation.primitive.name)
     return known.form == "loop" and known.both is True
 
 
 def _is_ruled(equation: Any) -> bool:
-    """Whether an equation is a call with a derivative rule of its own, of floats alone."""
+    """Returns whether an equation is a call with a custom derivative rule, of floats alone."""
     if not _compat.own_rule(equation.primitive, equation.params):
         return False
     every = (*walk.in_avals(equation), *walk.out_avals(equation))
@@ -225,7 +225,7 @@ def _body_classes(equation: Any) -> Classes:
 
 
 class _Seen(NamedTuple):
-    """An array in a body, for one point."""
+    """An array in a body at one point, with its batch axes."""
 
     value: Any
     axes: Axes  # its axes of the batch, which are of size one

@@ -35,7 +35,7 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Variable:
-    """A variable in a body."""
+    """A variable in a body: what it depends on, and its value if it is known."""
 
     # bool [*shape, n], which elements of the operand each element depends on; None: none
     reach: np.ndarray | None = None
@@ -100,7 +100,7 @@ def followed(
 
 
 class _Follower(walk.Domain[_Variable]):
-    """Follows what depends on an operand of so many elements."""
+    """Propagates dependences on the elements of an operand through equations."""
 
     turns = True
 
@@ -108,7 +108,7 @@ class _Follower(walk.Domain[_Variable]):
         self._size, self._steps = size, 0
 
     def constant(self, value: Any) -> _Variable:
-        """A constant, which depends on nothing."""
+        """Returns a constant, which depends on nothing."""
         return _Variable(value=held(value, limits.SMALL))
 
     def join(self, a: _Variable, b: _Variable) -> _Variable:

@@ -40,7 +40,7 @@ from veenv.structure.structure import FREE
 
 @dataclass(frozen=True)
 class Indexed:
-    """A matrix given by its entries.
+    """A matrix as entries at known places.
 
     Attributes:
       pattern: where they are.
@@ -76,7 +76,7 @@ class Indexed:
 
 @dataclass(frozen=True)
 class SumOfEntries:
-    """Values that are the sums of entries of matrices of one shape, none of which has a mask."""
+    """A sum of matrices without masks, whose entries are not yet added."""
 
     summands: tuple[Indexed, ...]
     collect: Collection
@@ -294,7 +294,7 @@ Places: TypeAlias = np.ndarray | Array
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Entries:
-    """A summand of a sparse tensor that is given entry by entry.
+    """A summand of a sparse tensor as entries, at known or computed places.
 
     Some entries at computed places may be at one place, where they add up, and some at none, where
     row and column are -1.
@@ -325,7 +325,7 @@ class Entries:
 
     @classmethod
     def at(cls, values: Array, rows: Places, cols: Places, *shapes: Sequence[int]) -> Entries:
-        """Entries at computed places of a matrix of these out and in axes."""
+        """Returns entries at computed places of a matrix of these out and in axes."""
         return cls(values, None, rows, cols, (tuple(shapes[0]), tuple(shapes[1])))
 
     @property
@@ -340,7 +340,7 @@ class Entries:
 
     @property
     def T(self) -> Entries:
-        """Rows and columns exchanged."""
+        """The matrix with rows and columns exchanged."""
         if self.pattern is None:
             return replace(self, rows=self.cols, cols=self.rows, shapes=self.shapes[::-1])
         x = transpose(Indexed(self.pattern, Numbers(self.values), self.values.dtype))
@@ -557,7 +557,7 @@ def _through(post: Entries, pre: Entries) -> Entries | None:
 
 
 def _by_row(rows: np.ndarray, size: int, none: int) -> np.ndarray:
-    """int32 [size, k]: the numbers of the entries of each row, `none` where there are fewer."""
+    """Returns the numbers of the entries of each row, int32 [size, k], padded by `none`."""
     order = np.argsort(rows, kind="stable")
     order = order[rows[order] >= 0]
     counts = np.bincount(rows[order], minlength=size)

@@ -45,7 +45,7 @@ class Pattern:
     cols: np.ndarray
 
     def __repr__(self) -> str:
-        """Shapes and number of entries."""
+        """Returns shapes and number of entries."""
         return f"Pattern(out_shape={self.out_shape}, in_shape={self.in_shape}, nse={self.nse})"
 
     @property
@@ -60,20 +60,20 @@ class Pattern:
 
     @cached_property
     def indptr(self) -> np.ndarray:
-        """int32 [rows + 1]: where each row's entries begin, as compressed sparse rows have it."""
+        """The index of each row's first entry, int32 [rows + 1], as in CSR."""
         counts = np.bincount(self.rows, minlength=self.sizes[0])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
     def by_column(self) -> tuple[np.ndarray, np.ndarray]:
-        """Compressed sparse columns: int32 [nse] the entries' order, and where columns begin."""
+        """The entries' order by column, int32 [nse], and the index of each column's first one."""
         counts = np.bincount(self.cols, minlength=self.sizes[1])
         order = np.argsort(self.cols, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """int64 [nse]: row · columns + column of each entry, ascending."""
+        """The number row · columns + column of each entry, int64 [nse], ascending."""
         return self.rows.astype(np.int64) * self.sizes[1] + self.cols
 
     @property
@@ -121,7 +121,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """A sum of numbers into results, as index tables.
+    """The index tables by which numbers are added up to results.
 
     Attributes:
       size: number of results.
@@ -267,7 +267,7 @@ def num_meetings(post: Pattern, pre: Pattern) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers ``signs * source[at]``.
+    """An array ``signs * source[at]`` whose gather is delayed.
 
     Attributes:
       source: [m, …].

@@ -68,7 +68,7 @@ class SparseTensor:
     def from_edges(
         cls, edges: Sequence[Edge], out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
     ) -> SparseTensor:
-        """The sum of edges of the engine between variables of the given shapes.
+        """Returns the sum of edges of the engine between variables of the given shapes.
 
         An operator is made dense but for the axes along which it is diagonal.
         """
@@ -79,7 +79,7 @@ class SparseTensor:
 
     @classmethod
     def from_entries(cls, x: Matrix, dtype: Any, *shapes: Any) -> SparseTensor:
-        """The tensor of entries, of the matrix's or of other out and in shapes."""
+        """Returns the tensor of entries, of the matrix's or of other out and in shapes."""
         if isinstance(x, Entries):
             x = replace(x, values=x.values.astype(dtype))
             return cls._of((x,), *x.shapes, dtype)
@@ -111,7 +111,7 @@ class SparseTensor:
         return len(self.shape)
 
     def __repr__(self) -> str:
-        """Dtype, shape and number of entries; fields where `jax.tree` holds no arrays in them."""
+        """Returns dtype, shape and number of entries; fields where `jax.tree` left no arrays."""
         if not all(hasattr(leaf, "shape") for leaf in jax.tree.leaves(self)):
             return f"SparseTensor(terms={self.terms}, dtype={self.dtype})"
         parts = [f"{self.dtype}{list(self.shape)}", f"nse={self.nse}"]
@@ -121,13 +121,13 @@ class SparseTensor:
 
     @cached_property
     def _layout(self) -> tuple[Pattern, Collection] | None:
-        """The pattern, and how the terms' entries become its values; None if it is computed."""
+        """The pattern, and the sums of the terms' entries; None if it is computed."""
         one = _first_of_batch(self)
         return None if one is None else layout_of(one.terms, self.out_shape, self.in_shape)
 
     @property
     def layout(self) -> tuple[Pattern, Collection]:
-        """The pattern, and how the terms' entries become its values.
+        """The pattern, and the sums of the terms' entries that are its values.
 
         Raises:
           ValueError: if the places are computed inside of jit, or differ in a batch.
@@ -150,7 +150,7 @@ class SparseTensor:
         return key if isinstance(key, Pattern) else self.layout[0]
 
     def values(self, pattern: Pattern | None = None) -> Array:
-        """The values of the entries, in a pattern's order.
+        """Returns the values of the entries, in a pattern's order.
 
         Args:
           pattern: one that has all places of this tensor's; None: the tensor's own. A pattern that
@@ -190,7 +190,7 @@ class SparseTensor:
 
     @property
     def bandwidth(self) -> tuple[int, int]:
-        """The most that an entry is below the diagonal, and above it."""
+        """The largest distances of an entry below the diagonal, and above it."""
         return self.pattern.bandwidth
 
     @property
@@ -208,7 +208,7 @@ class SparseTensor:
         return self.each(transpose)
 
     def todense(self) -> Array:
-        """The dense array of `shape` and `dtype`."""
+        """Returns the dense array of `shape` and `dtype`."""
         return _compat.as_weak_as(self, self.each(_dense))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -301,7 +301,7 @@ class SparseTensor:
         return self.each(take)
 
     def diagonal(self) -> Array:
-        """The entries at equal flat out and in indices: shape `out_shape` if the tensor is square.
+        """Returns entries at equal flat out and in indices: shape `out_shape` if square.
 
         Raises:
           ValueError: if the number of rows is not that of columns.
@@ -317,15 +317,15 @@ class SparseTensor:
         return values.reshape(shape)
 
     def trace(self) -> Array:
-        """The sum of the diagonal."""
+        """Returns the sum of the diagonal."""
         return self.diagonal().reshape(*self.batch_shape, -1).sum(axis=-1)
 
     def _indexed(self) -> Indexed:
-        """The tensor, without batch, as entries."""
+        """Returns the tensor, without batch, as entries."""
         return Indexed(self.pattern, Numbers(self.values()), self.dtype)
 
     def solve(self, b: Any) -> Array:
-        """x with ``tensor @ x = b``, as the pattern allows.
+        """Solves ``tensor @ x = b`` for x, as the pattern allows.
 
         On the host by SciPy if it is not diagonal, tridiagonal or block-diagonal; differentiable.
 
@@ -341,7 +341,7 @@ class SparseTensor:
         return self.each(solve, jnp.asarray(b))
 
     def to_scipy(self, format: str = "csr") -> Any:  # SciPy's name
-        """The matrix as an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
+        """Returns an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
         from scipy import sparse
 
         if self.batch_shape:
@@ -361,14 +361,14 @@ class SparseTensor:
         return matrix.asformat(format)
 
     def to_bcoo(self) -> Any:
-        """The tensor as a `jax.experimental.sparse.BCOO`, sorted, no duplicates, no padding.
+        """Returns a `jax.experimental.sparse.BCOO`, sorted, no duplicates, no padding.
 
         Entries at places that are computed inside of jit stand as they are, zeros among them.
         """
         return self.each(_bcoo)
 
     def to_bcsr(self) -> Any:
-        """The matrix as a `jax.experimental.sparse.BCSR`, sorted, no duplicates, no padding."""
+        """Returns a `jax.experimental.sparse.BCSR`, sorted, no duplicates, no padding."""
         from jax.experimental import sparse
 
         def bcsr(j: SparseTensor) -> Any:
@@ -380,7 +380,7 @@ class SparseTensor:
 
 
 def _bcoo(j: SparseTensor) -> Any:
-    """A tensor without batch as a BCOO; zeros at place zero for entries that have no place."""
+    """Returns a tensor without batch as a BCOO; zeros at place zero for entries without a place."""
     from jax.experimental import sparse
 
     shape, known = j.out_shape + j.in_shape, j._layout is not None
@@ -409,7 +409,7 @@ def _bcoo(j: SparseTensor) -> Any:
 
 
 def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
-    """A tensor of the batch, for its places; None if they are not the same for all.
+    """Returns one tensor of the batch, for its places; None if they are not the same for all.
 
     The places of those that are being traced are left as they are.
     """
@@ -431,7 +431,7 @@ def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
 
 
 def _spread(values: Array, current: Pattern, pattern: Pattern) -> Array:
-    """Values in the order of a larger pattern, zero where a tensor has no entry.
+    """Returns values in the order of a larger pattern, zero where a tensor has no entry.
 
     Raises:
       ValueError: if the tensor has an entry that the pattern has not.
@@ -450,7 +450,7 @@ def _spread(values: Array, current: Pattern, pattern: Pattern) -> Array:
 
 
 def _dense(j: SparseTensor) -> Array:
-    """The tensor, without batch, as a dense array."""
+    """Returns the tensor, without batch, as a dense array."""
     if not j.terms:
         return jnp.zeros(j.shape, j.dtype)
     shape = j.out_shape + j.in_shape
@@ -464,7 +464,7 @@ def _dense(j: SparseTensor) -> Array:
 
 
 def _times(j: SparseTensor, x: Array) -> Array:
-    """The tensor, without batch, times an array of shape ``in_shape + rest``."""
+    """Multiplies the tensor, without batch, by an array of shape ``in_shape + rest``."""
     rest = x.shape[len(j.in_shape) :]
     ones_dropped = [d for d in x.shape if d != 1]
     right = Edge(algebra.dense(j.in_shape, rest), x.reshape(ones_dropped), x.dtype)
@@ -481,7 +481,7 @@ def _times(j: SparseTensor, x: Array) -> Array:
 
 
 def _added(a: SparseTensor, b: SparseTensor) -> SparseTensor:
-    """The sum of two tensors of one shape.
+    """Adds two tensors of one shape.
 
     Raises:
       ValueError: if the shapes differ.
@@ -508,7 +508,7 @@ def _added(a: SparseTensor, b: SparseTensor) -> SparseTensor:
 
 
 def _product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
-    """The product of two sparse tensors, without batch.
+    """Multiplies two sparse tensors, without batch.
 
     Bands and diagonals multiply as they are; otherwise entries meet by their places.
     """
@@ -524,7 +524,7 @@ def _product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
 
 
 def _is_thin(t: Term) -> bool:
-    """Whether a term has an entry at most in each row and column, at places that have a name."""
+    """Returns whether a term has at most one entry in each row and column, at named places."""
     s = t.structure
     outs = all(k in s.link_out or j >= 0 for k, j in enumerate(s.pairs))
     ins = all(j in s.link_in or j in s.pairs for j in range(len(s.in_shape)))
