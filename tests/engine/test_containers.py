@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import attrs
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -55,12 +54,6 @@ class Pair(_Pair):
         return super().__new__(cls, a, b)
 
 
-@attrs.frozen
-class Validated:
-    a: Any = attrs.field(validator=lambda *found: check(found[-1]))
-    b: Any = attrs.field(validator=lambda *found: check(found[-1]))
-
-
 class Shaped:
     """Its first leaf is a vector of floats, batched or not, as jaxtyping says."""
 
@@ -71,11 +64,10 @@ class Shaped:
         self.a, self.b = a, b
 
 
-for _kind in (Validated, Shaped):
-    jax.tree_util.register_pytree_node(
-        _kind, lambda tree: ((tree.a, tree.b), None), lambda _, leaves, kind=_kind: kind(*leaves)
-    )
-KINDS = [Checked, Module, Pair, Validated, Shaped]
+jax.tree_util.register_pytree_node(
+    Shaped, lambda tree: ((tree.a, tree.b), None), lambda _, leaves: Shaped(*leaves)
+)
+KINDS = [Checked, Module, Pair, Shaped]
 X = jnp.array([0.3, 0.7, 1.25])
 
 
@@ -146,13 +138,6 @@ def test_jacobians(kind: Any, name: str):
     assert_same(jax.vmap(veenv.fuse(fun))(*one(args)), jax.jit(jax.vmap(fun))(*one(plain)))
     if name not in ("differentiated", "result"):  # there it would hold sparse tensors
         jax.jit(veenv.jacve(fun, sparse_representation=True, **options))(*args)
-
-
-@pytest.mark.parametrize("kind", spared(KINDS, Checked))
-def test_hessians(kind: Any):
-    p = kind(X, X[0])
-    fun = lambda x, p: beside_it(x, p).sum() ** 2  # noqa: E731
-    assert_same(jax.jit(veenv.hessian(fun))(X, p), jax.jit(jax.hessian(fun))(X, p))
 
 
 def test_large_jacobians_with_few_entries():

@@ -12,18 +12,9 @@ import veenv
 from tests.oracles.jacobians import dense, quick_jit
 
 NAMED = {
-    "ravel": (lambda x: jnp.sin(x).ravel(), (0, 3)),
-    "reshape": (lambda x: jnp.sin(x).reshape(3, 0, 2), (0, 3)),
     "repeat": (lambda x: jnp.repeat(jnp.sin(x), 2, 0), (0, 3)),
     "outer": (lambda x: jnp.outer(jnp.sin(x), jnp.cos(x)), (0,)),
-    "kron": (lambda x: jnp.kron(jnp.sin(x), jnp.ones((2, 2))), (0, 3)),
-    "tile": (lambda x: jnp.tile(jnp.sin(x), (2, 2)), (0, 3)),
-    "product": (lambda x: jnp.sin(x) @ jnp.ones((3, 2)), (0, 3)),
     "Gram matrix": (lambda x: jnp.sin(x).T @ x, (0, 3)),
-    "empty slice": (lambda x: jnp.sin(x)[0:0], (3, 2)),
-    "empty gather": (lambda x: jnp.sin(x)[np.zeros(0, int)], (3, 2)),
-    "scan of no steps": (lambda x: lax.scan(lambda c, r: (jnp.sin(c * r), c), jnp.ones(3), x),
-        (0, 3)),
     "softmax": (lambda x: jax.nn.softmax(x, 1), (0, 3)),
     "determinants": (jnp.linalg.det, (0, 2, 2)),
 }  # fmt: skip

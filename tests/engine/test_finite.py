@@ -100,19 +100,6 @@ def test_modes_that_may_stand_for_an_elimination_are_what_it_is(x64, name):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=mode)
 
 
-@pytest.mark.parametrize("test", [lambda s: s < 4.0, lambda s: (s > 0) & (s < 9.0)])
-def test_a_distance_in_whose_place_a_constant_is_put_is_safe(x64, test):
-    def forces(x):
-        d = x[:, None] - x[None]
-        r = jnp.sqrt(jnp.where(near := test(d * d) & ~np.eye(4, dtype=bool), d * d, 1.0))
-        return jnp.sum(jnp.where(near, d * (1 - r / 2) ** 2 / r, 0.0), 1)
-
-    at = jnp.asarray(X)
-    expected = quick_jit(jax.jacrev(forces))(at)
-    for order in ("auto", "reverse"):
-        np.testing.assert_allclose(veenv.jacve(forces, order)(at), expected, rtol=1e-12)
-
-
 def test_long_programs_take_no_deep_calls_and_no_long_time():
     def fun(x):
         for _ in range(1500):

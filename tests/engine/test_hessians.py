@@ -87,19 +87,6 @@ def test_a_check_in_a_branch_runs_only_where_it_is_taken():
     np.testing.assert_allclose(veenv.hessian(loss)(at), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("aux", [{"n": 3}, "text", (2**40, jnp.float32)])
-@pytest.mark.parametrize("loss", [jnp.sum, lambda y: y], ids=["number", "array"])
-def test_auxiliary_outputs(aux, loss):
-    def fun(x, y):
-        return loss(jnp.sin(x) * y * y), {"cosine": jnp.cos(x), "other": aux}
-
-    hessian, more = veenv.hessian(fun, argnums=(0, 1), has_aux=True)(X, X + 1)
-    expected = quick_jit(jax.hessian(lambda *a: fun(*a)[0], (0, 1)))(X, X + 1)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), hessian, expected)
-    np.testing.assert_allclose(more["cosine"], jnp.cos(X), rtol=1e-6)
-    assert more["other"] == aux
-
-
 @pytest.mark.parametrize("shape", ["number", "array"])
 def test_holomorphic_functions(shape):
     def fun(z):

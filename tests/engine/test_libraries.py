@@ -231,8 +231,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "blackjax mala": _chain(bx.mala, step_size=0.1),
 }  # fmt: skip
 SOON = (
-    "equinox checkpointed", "equinox bounded", "diffrax ForwardMode", "lineax NormalCG",
-    "lineax SVD", "optimistix Newton", "jaxopt GradientDescent", "optax clip", "blackjax mala",
+    "equinox checkpointed", "equinox bounded", "lineax NormalCG", "optimistix Newton",
+    "optax clip",
 )  # fmt: skip
 
 

@@ -55,7 +55,6 @@ def sums(x, y):
 
 FUNCTIONS = {
     "rosenbrock": (rosenbrock, (RNG.uniform(0.3, 1, 8), RNG.uniform(0.3, 1, 14)), 0),
-    "network": (network, (layers(2, 8, 8, 2), RNG.normal(size=2)), 0),
     "deep": (network, (layers(3, 6, 6, 6, 3), RNG.normal(size=3)), (0, 1)),
     "mesh": (sums, (RNG.normal(size=72), RNG.normal(size=(3, 3))), 1),
 }

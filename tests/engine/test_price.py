@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +9,7 @@ import pytest
 from jax import lax
 
 from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
-from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import size
-from veenv.kernel.fusing import trace_point
-from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of
 
 X = np.linspace(0.3, 1.2, 40_000, dtype=np.float32)
 
@@ -63,7 +58,7 @@ def test_prices_are_in_proportion(name):
     assert 5 < price(fun, 10) / price(fun) < 20
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_cheapest_form_of_functions_that_were_not_fitted_is_about_the_fastest(seed):
     rows = read(FILE)
     names = sorted({row.function for row in rows})
@@ -78,19 +73,6 @@ def test_the_prices_are_those_that_the_measurements_give():
     assert len(MICROSECONDS) <= 8
     for name, cost in fitted(read(FILE)).items():
         assert cost == pytest.approx(MICROSECONDS[name], rel=0.02)
-
-
-def test_one_point_takes_as_long_as_a_vector_where_steps_wait(monkeypatch):
-    wide = dataclasses.replace(compiling.host(), vector_bytes=64, registers=32)
-    monkeypatch.setattr(size, "host", lambda: wide)
-    step = lambda x: 0.3 * jnp.sin(x) + x * x  # noqa: E731
-    looped, straight = (
-        trace_point(fun, (np.float32(0.3),), {}, (0,)).program()
-        for fun in (lambda x: lax.fori_loop(0, 500, lambda _, c: step(c), x), step)
-    )
-    seconds = [kernel_seconds(looped, batch) for batch in (1, 32, 64)]
-    assert seconds[0] == seconds[1] < seconds[2]
-    assert kernel_seconds(straight, 1) < kernel_seconds(straight, 32)
 
 
 @pytest.mark.parametrize("steps", [50, 1000])

@@ -64,15 +64,6 @@ def test_argnums():
     assert_compiled_same(pairs, *ARGS)
 
 
-def test_argnums_of_any_kind_in_graphs_and_tasks(monkeypatch):
-    monkeypatch.setattr("veenv.tasks.registry._registered", {})
-    assert veenv.make_graph(product, range(2))(*ARGS).num_inputs == 2
-    for given, kept in ((range(2), (0, 1)), (np.int64(1), 1)):
-        task = veenv.register_task("argnums_kinds", product, ARGS, given, replace=True)
-        assert task.argnums == kept
-        assert type(task.argnums) is type(kept)
-
-
 @pytest.mark.parametrize("transform", [jacve, value_and_jacve, veenv.filter_jacve])
 def test_a_jacobian_has_the_signature_of_its_function(transform):
     """So `jax.jit` finds static arguments by their names."""
@@ -251,24 +242,6 @@ def test_arrays_that_are_not_differentiated_by_may_decide_control_flow(kind, n):
         jax.jit(jacve(_decided_by_value))(*args)
 
 
-VALUE_NEEDED = {
-    "branch": lambda x, n: x * x if n[0] > 1 else x, "slice": lambda x, n: x[: n[0]] * x[0],
-    "shape": lambda x, n: jnp.outer(x, x).reshape(n[1], -1),
-    "new array": lambda x, n: jnp.ones(n[0]) * x[1] ** 2,
-    "mask": lambda x, n: x[np.arange(3) < n[0]] ** 2,
-    "loop": lambda x, n: sum(x * x * i for i in range(n[1])),
-    "format": lambda x, n: {f"{int(n[0])}": x * x}, "numpy": lambda x, n: x * np.linalg.norm(n),
-    "tree": lambda x, n: {int(i): x[i] * x[0] for i in n - 1},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", spared(VALUE_NEEDED, "shape", "mask", "format", "tree"))
-def test_every_way_to_need_a_value(name):
-    fun, n = VALUE_NEEDED[name], jnp.asarray([2, 3])
-    expected = quick_jit(jax.jacrev(lambda x: fun(x, np.asarray(n))))(X)
-    assert_same(jacve(fun, "forward")(X, n), expected)
-
-
 def test_numbers_of_vertices_do_not_depend_on_jit_where_values_decide():
     """An order found outside of jit runs inside, for arguments and for captured arrays."""
     weights = jnp.arange(3.0)
@@ -333,19 +306,6 @@ def test_holomorphic_sparse():
         found, expected = sparse_beside_dense(fun, z, oracle=oracle, holomorphic=True)
         assert found.nse == z.size
         np.testing.assert_allclose(found.todense(), expected, rtol=1e-5)
-
-
-def test_loops_of_complex_arguments_with_real_results():
-    """The parts of what goes in are apart, those of what comes out are too."""
-    loops = [
-        lambda z: jax.lax.map(lambda a: a * a * (1 + 2j), z),
-        lambda z: jax.lax.cond(z[0].real > 9, jnp.sin, lambda y: y * y[::-1] * 1j, z),
-        lambda z: jax.lax.scan(lambda c, x: (c * 1j, x * (1 + 1j)), z[0], z),
-    ]
-    for part in (jnp.real, jnp.imag, jnp.abs):
-        split_leaves = [lambda z, f=f, part=part: jax.tree.map(part, f(z)) for f in loops]
-        pairs = [(jacve(fun, "reverse"), jax.jacrev(fun)) for fun in split_leaves]
-        assert_compiled_same(pairs, X + 1j * Y)
 
 
 def three_vertices(x):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
 from veenv import limits
 
 
@@ -32,43 +31,6 @@ def propagator(x, steps=2, terms=3):
             total = total + power
         k = total @ k
     return jnp.abs(k) ** 2
-
-
-def in_batches(x):
-    z = jnp.exp(1j * x).reshape(2, 2)
-    return jnp.einsum("bij,bj->bi", jnp.stack([z, z.T * 2j, z @ z]), jnp.stack([z[0], z[1], z[0]]))
-
-
-def by_a_constant(x):
-    z = jax.lax.complex(x[:3], jnp.sin(x[1:]))
-    return (FIXED @ z) @ FIXED / (2 - 1j), z @ z
-
-
-def of_one(x):
-    """Axes of size one."""
-    z = jax.lax.complex(x, x**2)
-    return jnp.log(z[None, :] @ (z[:, None] * 1j)) / z[None], z[:1, None] @ z[None, :1]
-
-
-def functions(x):
-    z = jax.lax.complex(x, x[::-1])
-    return [z**3, jnp.sqrt(z), jnp.tanh(z), jnp.sin(z) / jnp.cos(z), jax.lax.rsqrt(z), 1 / z]
-
-
-FUNCTIONS = [propagator, in_batches, by_a_constant, of_one, functions]
-
-
-def parts(fun):
-    return lambda x: [(jnp.real(z), jnp.imag(z)) for z in jax.tree.leaves(fun(x))]
-
-
-@pytest.mark.parametrize("fun", FUNCTIONS)
-def test_products_of_complex_numbers(fun, x64):
-    jacobians = [veenv.jacve(parts(fun), order) for order in ("forward", "reverse", "auto")]
-    every = jax.jacrev(parts(fun)), *jacobians
-    expected, *found = quick_jit(lambda x: [jacobian(x) for jacobian in every])(X)
-    for one in found:
-        assert veenv.tree_allclose(one, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.kernels

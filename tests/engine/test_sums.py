@@ -15,7 +15,6 @@ import veenv
 from tests.engine.test_edge import in_float64, shut_out, some_shapes, with_values
 from tests.oracles import by_numpy
 from tests.oracles.by_numpy import run
-from tests.oracles.jacobians import quick_jit
 from tests.oracles.structures import (
     dense_meaning,
     matrix_map,
@@ -25,7 +24,7 @@ from tests.oracles.structures import (
 )
 from tests.sampling import on_seeds
 from tests.test_invariant import assert_emitted_counts
-from veenv import jacve, make_graph, structure
+from veenv import structure
 from veenv.engine import edge, sums
 from veenv.linear.linear_map import Selection, canonical
 from veenv.structure import product
@@ -163,14 +162,3 @@ def waves(x, forcing):
 
 def test_counts_of_a_program_of_shifts_are_those_of_its_graph():
     assert_emitted_counts(waves, (np.arange(6.0), np.array(8.0)), 0, 1)
-
-
-def test_jacobian_of_shifts_is_right_in_any_order(x64):
-    args = np.arange(7.0) * np.array([1, -1, 2, 0.3, 1, -2, 0.7]), np.array(8.0)
-    graph = make_graph(waves)(*args)
-    rng = np.random.default_rng(4)
-    orders = [graph.markowitz(), rng.permutation(graph.eliminable).tolist()]
-    every = [jax.jacrev(waves), *(jacve(waves, order) for order in orders)]
-    expected, *found = quick_jit(lambda *a: [jacobian(*a) for jacobian in every])(*args)
-    for got in found:
-        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)

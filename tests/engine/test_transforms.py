@@ -85,26 +85,6 @@ def test_vmap_with_a_collective_inside_jacve():
     assert_all_same(through, through(jax.jacrev), XS)
 
 
-@pytest.mark.parametrize("transform", [jax.grad, jax.jacfwd, jax.jacrev], ids=lambda t: t.__name__)
-def test_derivative_of_jacve(transform):
-    def through(jacobian):
-        if transform is jax.grad:
-            return transform(lambda x: jnp.sum(jacobian(field)(x) ** 3))
-        return transform(jacobian(field))
-
-    assert_all_same(through, through(jax.jacrev), X)
-
-
-@pytest.mark.parametrize("transform", [jax.jvp, jax.grad, jax.jacfwd], ids=lambda t: t.__name__)
-def test_jacve_of_a_derivative(transform):
-    def derivative(x):
-        if transform is jax.jvp:
-            return jax.jvp(field, (x,), (x * x,))[1]
-        return transform(energy)(x) if transform is jax.grad else transform(field)(x)
-
-    assert_compiled_same([(jacve(derivative, "markowitz"), jax.jacrev(derivative))], X)
-
-
 @pytest.mark.parametrize("outer", ORDERS)
 def test_hessian(outer):
     assert_all_same(lambda inner: jacve(inner(energy), outer), jax.hessian(energy), X)

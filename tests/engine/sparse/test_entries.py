@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
-from tests.sampling import spared, thinned
+from tests.sampling import thinned
 from veenv.measure.arithmetic import multiplications_in
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
@@ -142,30 +140,6 @@ def test_what_a_known_select_shuts_out_may_be_infinite(x64):
     np.testing.assert_allclose(np.asarray(jacobian), np.diag([0, 0, np.log(2.0)]))
 
 
-@pytest.mark.parametrize(
-    ("name", "order"),
-    spared(itertools.product(["springs", "graph_layer"], ["forward", "markowitz"]),
-        ("springs", "markowitz")),
-)  # fmt: skip
-def test_every_order_gives_the_same(name, order, x64):
-    x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
-    jacobian, dense = sparse_beside_dense(CASES[name], x, order=order, oracle=jax.jacfwd)
-    np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
-
-
-def test_a_batch_has_one_pattern(x64):
-    x = np.random.default_rng(1).uniform(0.5, 1.5, size=(2, 12))
-    batch, dense = quick_jit(
-        lambda x: (
-            jax.vmap(veenv.jacve(springs, sparse_representation=True))(x),
-            jax.vmap(jax.jacrev(springs))(x),
-        )
-    )(x)
-    assert batch.shape == (2, 12, 12)
-    np.testing.assert_allclose(batch.todense(), dense, rtol=1e-12, atol=1e-12)
-    assert batch.values().shape == (2, batch.nse)
-
-
 def test_what_a_select_shuts_out_stays_shut_out(x64):
     def guarded(x):
         return jnp.where(x > 0, jnp.log(jnp.abs(x)), 0.0)[np.array([2, 0, 1])] * x
@@ -239,18 +213,6 @@ def test_signs_are_no_factors(x64):
     np.testing.assert_array_equal(np.asarray(quick_jit(jacobian)(jnp.ones(4))), expected)
     jaxpr = jax.make_jaxpr(lambda x: jacobian(x).values())(jnp.ones(4))
     assert not any(e.primitive.name == "mul" for e in jaxpr.eqns)
-
-
-def test_gradients_pass_through_entries(x64):
-    def size(x):
-        jacobian = veenv.jacve(springs, sparse_representation=True)(x)
-        return jnp.sum(jacobian.values() ** 2)
-
-    x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
-    found, expected = quick_jit(
-        lambda x: (jax.grad(size)(x), jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x))
-    )(x)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_sums_of_entries_are_eliminated_where_the_order_has_them(x64):

@@ -177,19 +177,3 @@ def test_a_result_cut_from_the_inputs_needs_no_derivative():
         return jax.pure_callback(lambda t: 2 * np.asarray(t), total, cut, vmap_method="sequential")
 
     check(assembled(lambda u, data, order: chain(u, data) * jnp.sum(u) * doubled(u)))
-
-
-def test_determinants_of_elements_have_known_places():
-    """Elimination alone would multiply the permutations of their pivots entry by entry."""
-    cells = np.random.default_rng(0).integers(0, 9, (12, 3))
-
-    def element(u):
-        return jnp.linalg.det(jnp.outer(u[:, 0], u[:, 1]) + 3 * jnp.eye(3)) * jnp.sin(u)
-
-    def fun(x):
-        return jnp.zeros((9, 2)).at[cells].add(jax.vmap(element)(x[cells]))
-
-    x = np.random.default_rng(1).normal(size=(9, 2))
-    found, expected = sparse_beside_dense(fun, x, order="reverse")
-    np.testing.assert_allclose(found.todense(), expected, atol=1e-11)
-    assert found.nse == np.count_nonzero(expected) == 188

@@ -10,7 +10,6 @@ from jax import lax
 
 import veenv
 from tests.oracles.jacobians import quick_jit, sparse_beside_dense
-from tests.sampling import spared
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -103,20 +102,6 @@ def test_indices_of_a_rule_may_be_known_where_it_is_called():
         return pick(x, at), 2 * x[at] * tangents[0][at]
 
     check(lambda x: pick(x, 2 * jnp.arange(4)), jnp.arange(1.0, 10) / 9, 4)
-
-
-DETERMINANTS = {
-    "det, 3": (jnp.linalg.det, 3, 36),
-    "det, 4": (jnp.linalg.det, 4, 64),
-    "slogdet": (lambda a: jnp.linalg.slogdet(a)[1], 3, 36),
-}
-
-
-@pytest.mark.parametrize("name", spared(DETERMINANTS, "det, 4", "slogdet"))
-def test_batches_stay_batches_through_determinants(name: str):
-    fun, n, stored = DETERMINANTS[name]
-    x = jnp.asarray(np.random.default_rng(0).normal(size=4 * n * n))
-    check(lambda z: jax.vmap(fun)(z.reshape(4, n, n)), x, stored)
 
 
 def test_batches_stay_batches_through_second_derivatives_of_determinants():

@@ -68,23 +68,6 @@ def test_hessians(fun, x64):
     np.testing.assert_allclose(np.asarray(sparse), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_hessians_by_meshes_and_trees(x64):
-    """Blocks of two leaves in a row, of which one is another's transpose; gathers on both sides."""
-    at = np.array([2, 0, 1, 1, 3])
-
-    def fun(tree, scale):
-        p, q = tree["p"][at], tree["q"].ravel()[at]
-        return jnp.sum(jnp.sin(p * q) * scale[at % 2] - (p - p[::-1]) ** 2 / q) + jnp.sum(scale**3)
-
-    args = {"p": X[:4], "q": X[4:8].reshape(2, 2)}, X[8:10]
-    found, expected = quick_jit(
-        lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
-    )(*args)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected
-    )
-
-
 @pytest.mark.parametrize(("argnums", "transform"), [(1, lambda g: g), ((1, 0), jax.jit)])
 def test_hessians_of_arrays_and_trees(argnums, transform, x64):
     def fun(p, q):
@@ -170,30 +153,12 @@ def test_laplacians(fun, x64):
     )
 
 
-def test_laplacians_in_a_batch_of_trees(x64):
-    def fun(parts, scale):
-        return jnp.sum(parts["a"] ** 3) * scale * parts["b"]
-
-    parts = {"a": np.stack([X, 2 * X]), "b": np.array([2.0, 3.0])}
-    found = quick_jit(jax.vmap(veenv.laplacian(fun), in_axes=(0, None)))(parts, 5.0)
-    expected = 5 * 6 * parts["a"].sum(axis=1) * parts["b"]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 def test_laplacians_through_indices_at_run_time(x64):
     at = np.array([0, 5, 7, 5])
     found, expected = quick_jit(
         lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
     )(X, at)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
-
-
-def test_laplacians_of_sums_over_pairs_carry_few_slopes(x64):
-    """None of a variable for each pair of points has slopes by all coordinates."""
-    jaxpr = jax.make_jaxpr(jax.jit(veenv.laplacian(pairs)))(X)
-    eqns = jaxpr.eqns[0].params["jaxpr"].eqns
-    largest = max(v.aval.size for e in eqns for v in e.outvars)
-    assert largest <= 6 * 3 * 6  # pairs, coordinates, and the coordinates of both points
 
 
 def test_laplacians_of_joined_arrays_carry_few_slopes(x64):

@@ -230,10 +230,3 @@ def test_representation_is_one_line():
     jax.jit(lambda x: seen.append(repr(tensor(x))) or x)(many[:6])
     assert seen == [repr(tensor(many[:6]))]
     assert "object" in repr(jax.tree.map(lambda _: object(), batch))
-
-
-def test_representation_of_computed_places():
-    largest = veenv.jacve(jnp.sort, sparse_representation=True)
-    seen = []
-    jax.jit(lambda x: seen.append(repr(largest(x))) or x)(jnp.ones(6, jnp.float32))
-    assert seen == ["SparseTensor(float32[6, 6], nse=6)"]
