@@ -160,22 +160,6 @@ def test_constants_of_a_vmap_whose_tangent_is_none(order):
         veenv.jacve(jax.jit(fun), order)(X)  # JAX refuses it, too
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.vmap], ids=["alone", "vmap"])
-def test_rules_are_told_of_zeros_of_rules(wrap):
-    @jax.custom_jvp
-    def second(x, y):
-        return y
-
-    def rule(primals, tangents):
-        assert type(tangents[1]) is jax.custom_derivatives.SymbolicZero
-        return primals[1], tangents[1]
-
-    second.defjvp(rule, symbolic_zeros=True)
-    fun = wrap(lambda x: second(x, second(x, 1.0)) * x)
-    x = X if wrap is jax.vmap else X[0]
-    np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x))
-
-
 @jax.custom_jvp
 def _fixed(x):
     return 2 * x

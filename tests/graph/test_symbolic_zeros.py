@@ -11,6 +11,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.sampling import spared
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -119,8 +120,12 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("place", ["alone", "scan", "cond"])
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    spared(itertools.product(OPERATORS, ["alone", "scan", "cond"]), ("complex", "scan"),
+        ("conjugate", "alone"), ("two real", "cond"), ("matrices", "alone"), ("matrices", "scan"),
+        ("matrices", "cond")),
+)  # fmt: skip
 def test_operators_are_told_of_all_that_moves_at_once(name, place):
     """A rule that passes a tangent on only if another operand has one, as a loop's may."""
     act = OPERATORS[name]

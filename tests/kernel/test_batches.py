@@ -11,8 +11,6 @@ import veenv
 from tests.kernel.test_loops import assert_equal, num_loops
 from tests.sampling import spared
 from veenv.kernel.building import builder, loops, unrolling
-from veenv.kernel.fusing import fuse, kernels_within
-from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(3)
@@ -57,35 +55,6 @@ def test_points_of_an_element_and_its_jacobian():
     jacobian = veenv.value_and_jacve(element, argnums=(0, 1), kernel="xla")
     program = assert_loops(jacobian, normal(4, 3), np.float64(0.7))
     assert program.executed > 4 * program.size
-
-
-def test_what_needs_a_result_of_the_loop_comes_after_it():
-    def normalised(x):
-        y = jnp.exp(x - jnp.max(x, 0)) * jnp.sin(x)
-        y = y / jnp.sum(y, 0)
-        return y - jnp.mean(y, 0), jnp.prod(1 + y, 0), jnp.argmax(y, 1)
-
-    assert_loops(normalised, normal(40, 2), at_least=2)
-
-
-def test_each_with_each_other():
-    def pulls(x, mass):
-        apart = x[None] - x[:, None]
-        square = jnp.sum(apart**2, -1) + 0.1
-        return jnp.sum((mass / (square * jnp.sqrt(square)))[..., None] * apart, 1)
-
-    assert_loops(pulls, normal(14, 2), np.abs(normal(14)))
-
-
-def test_neighbours_windows_and_axes_in_any_order():
-    def stretched(x, y):
-        rods = x[1:] - x[:-1]
-        long = jax.vmap(lambda r: r * jnp.tanh(jnp.sqrt(r @ r)))(rods)
-        turned = jnp.einsum("ik,jk->kij", jnp.sin(long), y)
-        forces = jnp.zeros_like(x).at[:-1].add(long).at[1:].add(-long)
-        return forces, turned.cumsum(0).reshape(3, -1), turned[:, ::-1].transpose(2, 0, 1)
-
-    assert_loops(stretched, normal(20, 3), normal(2, 3))
 
 
 def test_small_systems_one_for_each_index():
@@ -187,11 +156,6 @@ def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):
     assert num_loops(assert_equal(values, normal(100)))
 
 
-def test_what_is_too_long_with_loops_too_is_refused():
-    with kernels_within(100), pytest.raises(CannotFuseError, match="more than 100 scalar"):
-        jax.vmap(fuse(element))(normal(2, 4, 3), jnp.ones(2))
-
-
 def random_function(seed):
     """Functions of single numbers over axes of arrays, sums over them, and functions of these."""
     rng = np.random.default_rng(seed)
@@ -252,14 +216,3 @@ def test_short_steps_of_loops_for_batches_around_two_vectors():
         for batch in (1, 17, 33):
             for y, z in zip(jax.tree.leaves(fused(x[:batch])), expected, strict=True):
                 np.testing.assert_allclose(y, z[:batch], rtol=200 * np.finfo(dtype).eps)
-
-
-def test_an_axis_that_saves_little_is_no_loop():
-    def triples(x):
-        total, (a, b, c) = jax.vmap(lambda k: jnp.exp(-k * x).sum())(jnp.arange(64.0)).sum(), x
-        for _ in range(40):
-            v = jnp.stack([a * b, b + 0.01 * total, c - a])
-            a, b, c = 0.5 * jnp.cos(v)
-        return a + b + c
-
-    assert num_loops(assert_loops(triples, np.array([0.4, 0.9, 1.3]))) <= 2

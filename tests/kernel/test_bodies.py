@@ -59,12 +59,6 @@ def iterated(m):
     return v @ m @ v, steps
 
 
-def exchanged(x, y):
-    """Arrays that change places in each step."""
-    ahead = lambda _, c: (jnp.cos(c[1] @ c[1] / 5), c[0] - 0.1 * c[1].T)  # noqa: E731
-    return jax.lax.fori_loop(0, 70, ahead, (x, y))
-
-
 @pytest.mark.parametrize(
     ("f", "shapes", "longest"),
     [
@@ -78,15 +72,6 @@ def test_a_long_body_has_loops_over_axes(monkeypatch, f, shapes, longest):
     program = assert_equal(f, *(normal(*shape) / 2 for shape in shapes))
     bodies = [op.attr.body for op in program.ops if op.name == "loop"]
     assert any(map(num_loops, bodies))
-
-
-@pytest.mark.parametrize(
-    ("f", "shapes", "longest"),
-    [(products, [(10, 10)], 60), (exchanged, [(9, 9), (9, 9)], 1300)],
-)
-def test_a_body_that_is_long_with_loops_too_is_one_long_function(monkeypatch, f, shapes, longest):
-    monkeypatch.setattr(builder, "_LONGEST", longest)
-    assert num_loops(assert_equal(f, *(normal(*shape) / 2 for shape in shapes)))
 
 
 def forces(x, near):
@@ -137,13 +122,6 @@ def test_axes_of_indices_that_are_arguments_are_loops(f, shape, indices):
     """Those that are negative, or outside, too."""
     given = [RNG.integers(-1, shape[0] + 2, dims) for dims in indices]
     assert_loops(f, normal(*shape), *given)
-
-
-def test_indices_are_the_same_at_all_points():
-    x, near = normal(4, 40, 3), RNG.integers(0, 40, (40, 30))
-    got = jax.vmap(fuse(forces), (0, None))(x, near)
-    want = jax.vmap(forces, (0, None))(x, near)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-8), got, want)
 
 
 def test_an_array_may_be_written_in_hundreds_of_times():

@@ -120,7 +120,7 @@ def test_running_sums_of_exponentials(reverse):
     np.testing.assert_allclose(got, expected, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 6, 8, 15, 31, 64])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 64])
 def test_fourier_transforms_of_one_axis(n):
     x, y = np.random.default_rng(n).normal(size=(2, 5, n))
 
@@ -150,7 +150,7 @@ def test_fourier_transforms_of_several_axes(shape):
         np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("n", [2, 3, 4, 6])
 def test_fourier_transforms_are_as_infinite_as_they_are(n):
     """Nothing is multiplied by the zeros of sines and cosines, which would make it no number."""
     x = np.random.default_rng(0).normal(size=(3 * n, n))

@@ -195,15 +195,6 @@ def test_orthogonal_factors_of_singular_and_triangular_matrices():
     assert_equal(jnp.linalg.qr, singular)
 
 
-def test_the_jacobian_of_orthogonal_factors():
-    with jax.enable_x64(True):
-        a = jnp.asarray(matrices(3, 2))
-        got = jax.jit(jax.vmap(veenv.jacve(jnp.linalg.qr, kernel="fused")))(a)
-        wanted = quick_jit(jax.vmap(jax.jacfwd(jnp.linalg.qr)))(a)
-        for mine, true in zip(got, wanted, strict=True):
-            np.testing.assert_allclose(mine, true, rtol=1e-9, atol=1e-8)
-
-
 def symmetric(size: int) -> np.ndarray:
     """Of all scales, with entries that are zero, equal eigenvalues and ranks of one."""
     a = np.random.default_rng(size).normal(size=(400, size, size))

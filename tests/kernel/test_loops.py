@@ -88,20 +88,6 @@ def test_the_program_does_not_grow_with_the_steps():
     assert long(100_000).work > 50 * long(1000).work
 
 
-def test_what_inner_loops_read_and_leave_counts_each_time(never_unrolled):
-    def swept(x, rates):
-        return lax.scan(lambda c, r: (jnp.sin(c * r), c), x, rates)
-
-    def often(x, rates, times):
-        once = lambda _, c: swept(c, rates * c)[1].sum()  # noqa: E731
-        return lax.fori_loop(0, times, once, x)
-
-    point = np.float32(0.3), np.linspace(0.1, 0.9, 70, dtype=np.float32)
-    assert trace_point(swept, point, {}, (0,)).program().placed == 2 * 70
-    many = trace_point(functools.partial(often, times=90), point, {}, (0,)).program()
-    assert 90 * 70 <= many.placed <= 4 * 90 * 70
-
-
 def test_loops_that_stack_more_than_there_is_memory_for_are_refused():
     f = lambda x: lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=100_000)  # noqa: E731
     traced = trace_point(f, (np.ones(3),), {}, (0,))
@@ -213,16 +199,6 @@ def test_large_stacked_results_and_a_long_program():
         )
 
     assert_equal(f, np.linspace(0.2, 0.8, 5), np.linspace(0.1, 1, 300))
-
-
-@pytest.mark.usefixtures("x64")
-def test_a_jacobian_by_veenv_of_a_loop():
-    last = lambda *args: pendulum(*args)[0]  # noqa: E731
-    values = batched(PENDULUM, np.float64)
-    expected = quick_jit(jax.vmap(jax.jacfwd(last, (0, 1))))(*values)
-    for kernel in ("auto", "fused"):
-        found = jax.jit(jax.vmap(veenv.jacve(last, "auto", (0, 1), kernel=kernel)))(*values)
-        assert_same(found, expected, 1e-10)
 
 
 def random_function(seed):

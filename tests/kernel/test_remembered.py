@@ -15,7 +15,6 @@ from jax.extend.core import Primitive
 
 import veenv
 from tests.oracles.jacobians import assert_same
-from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.building import unrolling
 from veenv.kernel.cpu import disk, held
@@ -110,14 +109,6 @@ def test_a_call_that_is_described_oddly_is_made_anew(cache, change):
     odd(change)(cache)
     another_process()
     assert_same(run(X), first, 0)
-
-
-def test_settings_of_a_context_are_told_apart():
-    usual = _compat.settings()
-    for setting in (jax.enable_x64(True), jax.default_matmul_precision("float32")):
-        with setting:
-            assert _compat.settings() != usual
-    assert _compat.settings() == usual
 
 
 SLOPE = Primitive("slope_of_a_test")

@@ -37,7 +37,7 @@ def points(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
 assert_same = functools.partial(jacobians.assert_same, tol=1e-5)
 
 
-@pytest.mark.parametrize("batch", [0, 1, 7, 16, 1000, 4097, 100_003])
+@pytest.mark.parametrize("batch", [0, 1, 7, 4097, 100_003])
 def test_batches(batch: int):
     args = points(batch)
     assert_same(jax.jit(jax.vmap(FUSED))(*args), quick_jit(jax.vmap(ORACLE))(*args))
@@ -64,17 +64,6 @@ def test_value_auxiliary_counts_and_keywords():
     assert_same(got[:-1], expected[:-1])
 
 
-def test_sparse_blocks_and_float0():
-    def f(x, n):
-        return jnp.sin(x) * n
-
-    x = np.linspace(0.1, 1, 4, dtype="f4")
-    got = veenv.jacve(f, kernel="fused", sparse_representation=True)(x, 2)
-    np.testing.assert_allclose(got.todense(), jax.jacrev(f)(x, 2.0), rtol=1e-5)
-    ours = veenv.jacve(f, argnums=(0, 1), allow_int=True, kernel="fused")(x, 2)
-    assert ours[1].dtype == jax.dtypes.float0
-
-
 def test_derivatives_take_the_other_path():
     def slope(jac):
         return lambda x: (
@@ -92,22 +81,6 @@ def test_derivatives_take_the_other_path():
         return quick_jit(run)(np.float32(0.7), np.linspace(0.2, 1, 5, dtype="f4"))
 
     assert_same(through(FUSED), through(ORACLE))
-
-
-def test_moving_to_a_device_inside_is_nothing():
-    def f(x):
-        return jnp.sin(jax.device_put(x)) * x
-
-    got = jax.jit(veenv.jacve(f, kernel="fused"))(1.5)
-    np.testing.assert_allclose(got, jax.jacrev(f)(1.5), rtol=1e-6)
-
-
-def test_arguments_whose_values_decide():
-    def f(x, n):
-        return x**n if n > 2 else x
-
-    got = veenv.jacve(f, kernel="fused")(np.float32(2.0), np.int32(3))
-    assert float(got) == 12.0
 
 
 def test_misaligned_and_donated_buffers():

@@ -55,12 +55,11 @@ def test_values_and_derivatives_are_jax_s(name):
 
     def every(x: Any) -> Any:
         kernel = veenv.fuse(fun)
-        modes = [f(kernel)(x) for f in (jax.jacfwd, jax.jacrev)]
         orders = [veenv.jacve(fun, o, kernel="fused")(x) for o in ("forward", "reverse")]
-        return kernel(x), [*modes, *orders, veenv.fuse(jax.jacrev(fun))(x)]
+        return kernel(x), [jax.jacfwd(kernel)(x), *orders, veenv.fuse(jax.jacrev(fun))(x)]
 
     (value, slopes), wanted = quick_jit(lambda x: (every(x), (fun(x), jax.jacrev(fun)(x))))(x)
-    assert_same([value, *slopes], [wanted[0], *5 * [wanted[1]]], 1e-12)
+    assert_same([value, *slopes], [wanted[0], *4 * [wanted[1]]], 1e-12)
 
 
 def test_windows_of_other_numbers_and_functions():

@@ -48,8 +48,8 @@ SCATTERS = [
     ((1, 2), (0,), (0,), (5, 3)), ((1,), (0, 2), (2, 0), (2,)), ((0, 1, 2), (), (1, 0), (2, 3, 3)),
 ]  # fmt: skip
 CASES = [
-    *thinned((gather(*where, mode) for mode, where in product(MODES, GATHERS)), 2),
-    *thinned((scatter(*where, mode) for mode, where in product(MODES, SCATTERS)), 2),
+    *thinned((gather(*where, mode) for mode, where in product(MODES, GATHERS)), 4),
+    *thinned((scatter(*where, mode) for mode, where in product(MODES, SCATTERS)), 4),
     (jax.vmap(lambda x, i: x.at[i].get(mode="fill", fill_value=0.0)), A, OUTSIDE),
     (jax.vmap(lambda x, i: x.at[i, 1:].get(mode="fill", fill_value=0.0), (1, 1)), A,
         np.array([[0, 3, 1, 2, 3], [2, 1, 9, 0, 1]], np.int32)),

@@ -5,18 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax import lax
 
 import veenv
-from tests.oracles.jacobians import assert_same
-from tests.oracles.scalar_program import run
-from tests.sampling import spared
-from veenv.kernel.fusing import trace_point
-from veenv.rules.base import find
 from veenv.rules.table import TABLE, facts
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -83,36 +74,3 @@ def test_a_missing_record_is_named():
     with pytest.raises(KeyError, match="'nosuch' has no record"):
         TABLE["nosuch"]
     assert facts("nosuch").linear_in(2) is None
-
-
-FUNCTIONS = ["asinh", "cosh", "erfc"]
-
-
-@pytest.mark.parametrize("name", spared(FUNCTIONS, "cosh"))
-def test_a_function_is_one_record(name: str):
-    """Its name is in the table and in that of operations; everything else follows."""
-    quoted = [
-        str(path.relative_to(ROOT))
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if name in node.value.split()
-    ]
-    functions = {
-        "kernel/building/complex_numbers.py",
-        "tasks/random_ops.py",
-    }  # of complex numbers; a family
-    assert {*quoted} <= {"rules/table.py", "rules/operations.py"} | functions
-    fun, x = getattr(lax, name), np.array([0.6, 1.7, 2.4])
-    both = lambda v: fun(v) * v[::-1]  # noqa: E731
-    expected = jax.jacrev(both)(jnp.asarray(x))
-    assert find(name) is not None
-    assert_same(veenv.jacve(both, "reverse")(x), expected, 1e-9)
-    sparse = veenv.jacve(both, "reverse", sparse_representation=True)(x)
-    assert_same(sparse.todense(), expected, 1e-9)
-    hessian = jax.hessian(lambda v: both(v).sum())(jnp.asarray(x))
-    assert_same(veenv.laplacian(lambda v: both(v).sum())(x), jnp.trace(hessian), 1e-9)
-    program = trace_point(lambda v: both(v), (x,), {}, (0,)).program()
-    assert_same(run(program, x)[0], both(x), 1e-9)
-    assert_same(jax.jit(veenv.jacve(fun, kernel="fused"))(1.7), jax.grad(fun)(1.7), 1e-9)
-    assert f"{name}(v0)" in veenv.export.to_c("reverse", fun, 1.7, with_value=True)
