@@ -221,20 +221,3 @@ def test_two_processes_train_as_one(tmp_path, alone):
     (folder,) = (tmp_path / "0" / "Robertson").iterdir()
     assert_ends_alike(folder, alone)
     assert len(alone) == 5
-
-
-@pytest.mark.slow
-def test_two_processes_go_on_where_one_has_stopped(tmp_path, alone):
-    subprocess.run(
-        command(tmp_path, "--checkpoint-updates=1", "--keep-checkpoints=9"),
-        cwd=ROOT,
-        env=environment(1),
-        check=True,
-    )
-    (folder,) = (tmp_path / "Robertson").iterdir()
-    for late in (3, 4, 5):
-        (folder / "checkpoints" / f"{late}.checkpoint").unlink()
-    (folder / "weights.eqx").unlink()
-    resume = [sys.executable, "scripts/train.py", f"--resume={folder}"]
-    assert "from train step 2" in train_together(resume, resume)[0]
-    assert_ends_alike(folder, alone)

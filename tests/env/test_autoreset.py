@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-import veenv
 from veenv.env.adapters import GymVectorEnv
 
 NAME, STEPS = "Robertson", 6
@@ -81,23 +80,3 @@ def test_long_episodes_are_truncated(mode):
     _, _, _, truncated, info = env.step(first_legal(info))
     assert not truncated.any()
     assert info["action_mask"].sum(-1).tolist() == [STEPS - (mode == "SameStep")] * 2
-
-
-def test_tasks_are_drawn_when_the_next_episode_begins():
-    tasks = veenv.env.TaskDistribution.of(["Robertson", "KerrMetric"])
-    env = GymVectorEnv(4, tasks, autoreset_mode="NextStep")
-    _, info = env.reset(seed=1)
-    seen = set()
-    for _ in range(90):
-        before, masks = info["task"], info["action_mask"]
-        ended = ~masks.any(-1)
-        _, _, _, _, info = env.step(first_legal(info))
-        changed = before != info["task"]
-        assert not (changed & ~ended).any()
-        seen |= set(info["task"])
-        for name, order, total in zip(
-            info["task"], info.get("order", [None] * 4), info["total"], strict=True
-        ):
-            if order is not None:
-                assert tasks.graphs[tasks.index(name)].cost(order) == total
-    assert seen == {"Robertson", "KerrMetric"}

@@ -11,7 +11,7 @@ import pytest
 
 import veenv
 from veenv.env import TaskDistribution, random_action
-from veenv.env.encode import NodeLayout, Spec
+from veenv.env.encode import NodeLayout
 from veenv.env.env import VertexEnv
 from veenv.env.graph_view import decode_edges
 from veenv.env.observe import mask_of
@@ -149,29 +149,6 @@ def test_random_actions_are_uniform_over_the_legal_ones():
     expected = len(keys) / len(legal)
     assert ((counts[legal] - expected) ** 2 / expected).sum() < 22.5  # chi², 6 degrees: 0.1 %
     assert (actions[:, 1] == 0).all()
-
-
-def test_the_rank_of_a_random_action_is_exact():
-    from veenv.env.random_play import _scaled
-
-    rng = np.random.default_rng(0)
-    high, low = rng.integers(0, 2**32, (2, 200), dtype=np.uint64)
-    high[:3], low[:3] = (2**32 - 1, 0, 2**31), (2**32 - 1, 0, 2**32 - 1)
-    num = rng.integers(1, 2**31, 200, dtype=np.uint64)
-    found = _scaled(*(jnp.asarray(x.astype(np.uint32)) for x in (high, low, num)))
-    expected = [
-        (int(n) * (int(h) << 32 | int(x))) >> 64 for h, x, n in zip(high, low, num, strict=True)
-    ]
-    assert np.asarray(found).tolist() == expected
-
-
-def test_a_spec_bounds_its_edges():
-    from veenv.env.graph_view import most_edges, num_paths
-
-    for name in ("Robertson", "LIF", "PropaneCombustion"):
-        env = veenv.make(name)
-        spec = Spec.of(env.graph, "multiplications")
-        assert len(env.graph.edges) <= num_paths(env.graph, spec) <= most_edges(spec)
 
 
 def most_seen(graph, draw, of):

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import runpy
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -17,13 +16,11 @@ import pytest
 import veenv
 from veenv.agents.cli.commands.validate import Config, main
 from veenv.agents.cli.report import verdict
-from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.proof import error, prove
-from veenv.measure.timing import interleaved, near
+from veenv.measure.timing import near
 from veenv.measure.validation import Count, validate
 from veenv.orders.order import Order
-from veenv.orders.shipped import shipped_orders
 from veenv.tasks import Task
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
@@ -196,49 +193,6 @@ def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
     assert set(report.proof.errors) == {"jacrev"}
     assert report.proof.noise is None
     assert "jacfwd" not in {t.method for t in report.timings}
-
-
-@pytest.mark.slow
-def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
-    path = tmp_path / "tasks.md"
-    path.write_text("before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n")
-    orders = [o for o in shipped_orders() if o.name == "KerrMetric"]
-    assert len(orders) == 2
-    monkeypatch.setattr("veenv.tasks.list", lambda: ["KerrMetric", "Robertson"])
-    assert main(Config(docs=path, batch=2, rounds=1, points=1, timing=0)) == 0
-    lines = path.read_text().splitlines()
-    assert (lines[0], lines[-1]) == ("before", "after")
-    assert "old" not in lines
-    assert f"jax {jax.__version__}" in lines[2]
-    assert lines[2].endswith("for a vmapped batch of 2, float32.")
-    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
-    assert cells[0][:6] == ["task", *COST_MODELS, "error", "order"]
-    rows = cells[2:]
-    assert [r[0] for r in rows] == ["KerrMetric", "KerrMetric", "Robertson"]
-    assert all(r[-1] == "pass" and float(r[5]) > 0 for r in rows)
-    # The usual ways are the same for both orders of a task.
-    assert [r[6] == "" for r in rows] == [False, True, False]
-    counts = {(int(r[1].replace(",", "")), int(r[2].replace(",", ""))) for r in rows[:2]}
-    assert counts == {(o.counts["multiplications"], o.counts["executed"]) for o in orders}
-    (tmp_path / "bare.md").write_text("no markers")
-    bare = Config(docs=tmp_path / "bare.md", task="robertson", rounds=0, points=1)
-    assert main(bare) == 2
-    assert (tmp_path / "bare.md").read_text() == "no markers"
-
-
-def test_slow_methods_are_timed_no_more_than_needed():
-    calls = {"fast": 0, "slow": 0}
-
-    def fast():
-        calls["fast"] += 1
-
-    def slow():
-        calls["slow"] += 1
-        time.sleep(0.02)
-
-    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001, shortest=0.0)
-    assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
-    assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}
 
 
 def task_of(fun, *args, argnums=0):

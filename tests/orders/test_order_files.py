@@ -100,16 +100,10 @@ def test_jacve_takes_the_file_the_order_and_the_ids(written):
     [
         (b"", "not valid JSON"),
         (b"\xff\xfe{}", "not UTF-8 at byte 0"),
-        (b'{"format": "veenv-order"', "not valid JSON"),
         (b"[" * 10_000_000, "nested too deeply"),
-        (b'{"format": ' * 200_000, "nested too deeply"),
         (b"[1, 2]", "expected an object of JSON, got list"),
-        (b"null", "expected an object of JSON, got NoneType"),
         (b'{"format": "veenv-order", "format": "veenv-order"}', "'format': .* twice"),
-        (b'{"format": "veenv-order", "version": NaN}', "NaN is not a number"),
         (b'{"format": "veenv-order", "version": 1' + b"0" * 30 + b"}", "integer of 31 digits"),
-        (b'{"format": "veenv-order", "version": 1' + b"0" * 9999 + b"}", "integer of 10000"),
-        (b'{"format": "veenv-order", "version": true}', "version: expected 1, got True"),
         (b'{"format": "veenv-order", "version": 2}', "version: expected 1, got 2"),
         (b" " * (order_files.MAX_BYTES + 1), "size: 16777217 bytes, expected at most 16777216"),
     ],
@@ -129,25 +123,17 @@ def test_broken_files_are_refused(tmp_path, data, message):
         ({"ids": ...}, "ids: the field is missing"),
         ({"ids": "1, 2"}, "ids: expected a list, got str"),
         ({"ids": [1, True]}, r"ids\[1\]: expected an integer in 1 .. \d+, got True"),
-        ({"ids": [1.0]}, r"ids\[0\]: expected an integer"),
         ({"ids": [0]}, r"ids\[0\]: expected an integer"),
         ({"ids": [10**12]}, r"ids\[0\]: expected an integer of at most \d+, got 1000000000000"),
-        ({"ids": [[1] * 9]}, r"ids\[0\]: expected an integer in 1 .. \d+, got \[1, 1"),
         ({"ids": [2, 1, 2]}, "ids: vertex 2 is repeated"),
-        ({"counts": 5}, "counts: expected an object, got int"),
         ({"counts": {"multiplications": 5}}, r"counts\['executed'\]: the field is missing"),
         ({"counts": {"multiplications": 5, "executed": -1}}, r"counts\['executed'\]: expected"),
-        ({"counts": {"multiplications": 1e3, "executed": 1}}, "got 1000.0"),
         ({"counts": {**ORDER.counts, "flops": 1}}, r"counts\['flops'\]: expected one of"),
         ({"lower_bounds": {"executed": 10**6}}, "is more than the count"),
-        ({"lower_bounds": []}, "lower_bounds: expected an object, got list"),
-        ({"name": None}, "name: expected text, got NoneType"),
         ({"name": "x" * 10_001}, "name: 10001 characters"),
         ({"found_by": "\ud800"}, "found_by: a surrogate stands alone"),
         ({"fingerprint": "abc"}, "fingerprint: expected 64 hexadecimal digits, got 'abc'"),
-        ({"num_vertices": 2**40}, "num_vertices: expected an integer"),
         ({"steps": -1}, r"steps: expected an integer in 0 \.\. \d+, got -1"),
-        ({"steps": None}, "steps: expected an integer .* got None"),
         ({"num_edges": "9"}, r"num_edges: expected an integer in 0 .. \d+, got '9'"),
         ({"extra\x1b[2J": 1}, r"'extra\\x1b\[2J': unknown field"),
     ],
@@ -159,14 +145,6 @@ def test_wrong_fields_are_named(tmp_path, changes, message):
         Order.load(path)
     assert str(error.value).startswith(f"order file {path}: ")
     assert len(str(error.value)) < 400
-
-
-def test_huge_files_are_not_read(tmp_path):
-    path = tmp_path / "huge.json"
-    with path.open("wb") as file:
-        file.truncate(2**30)
-    with pytest.raises(ValueError, match="size: 1073741824 bytes"):
-        Order.load(path)
 
 
 def test_only_regular_files_are_read(tmp_path):
@@ -346,13 +324,6 @@ def assert_refused_or_right(data, path):
 @settings(max_examples=few(40, of=100))
 @given(data=MUTATED)
 def test_mutated_files_are_refused_or_right(tmp_path_factory, data):
-    assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")
-
-
-@pytest.mark.slow
-@settings(max_examples=10_000)
-@given(data=MUTATED)
-def test_ten_thousand_mutated_files_are_refused_or_right(tmp_path_factory, data):
     assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")
 
 

@@ -83,16 +83,6 @@ def test_an_interrupt_of_a_search(delay, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_interrupt_while_the_first_step_compiles(tmp_path):
-    process = start(*TRAIN, "--num-envs", "64", folder=tmp_path)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("runs/*/*/config.toml")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    code, _, complaint = interrupt(process, 0.5)
-    assert (code, complaint) == (130, "interrupted\n")
-
-
-@pytest.mark.slow
 def test_a_large_task_has_its_known_order_before_the_first_step(tmp_path):
     process = start("train.py", "--task", "Satellite_RK4", folder=tmp_path)
     deadline = time.monotonic() + 120

@@ -150,19 +150,14 @@ def test_evaluations_are_counted_again(handed_in, at_random):
 
 FORGED = {
     "one seed's cost": lambda one: row_of(one, costs=(one.rows[0].costs[0], 1)),
-    "both costs": lambda one: row_of(one, costs=(148, 148)),
     "an order for two seeds": lambda one: row_of(one, orders=one.rows[0].orders[:1] * 2),
-    "an order too few": lambda one: row_of(one, orders=one.rows[0].orders[:1]),
-    "more costs than seeds": lambda one: row_of(one, costs=(*one.rows[0].costs, 1)),
     "no seeds": lambda one: dataclasses.replace(row_of(one, costs=(), orders=()), seeds=()),
     "a seed twice": lambda one: dataclasses.replace(one, seeds=(3, 3)),
     "half an order": lambda one: row_of(one, orders=tuple(o[:9] for o in one.rows[0].orders)),
     "no such vertex": lambda one: row_of(one, orders=((999,), (999,))),
     "another graph": lambda one: row_of(one, fingerprint="0" * 64),
-    "another name": lambda one: row_of(one, task="Robertson"),
     "no row": lambda one: dataclasses.replace(one, rows=()),
     "an unknown task": lambda one: dataclasses.replace(one, tasks="TravellingSalesman"),
-    "another set": lambda one: dataclasses.replace(one, tasks="real"),
     "other costs": lambda one: dataclasses.replace(one, cost="operations"),
 }
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from scripts.benchmarks.agents import STEPS, agents, row
-from scripts.docs import pictures
 from scripts.docs.pictures import PICTURES
 from veenv.env.factory import task_graph
 
@@ -35,26 +32,3 @@ def test_the_picture_has_a_panel_for_each_task(tmp_path):
     text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
     for title in (*STEPS, "seed 0", "seed 4"):
         assert text.count(f"<!-- {title} -->") == 1
-
-
-def test_costs_by_time_are_a_line_for_each_learner(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "LEARNERS", tmp_path)
-    PICTURES["anytime"](tmp_path / "anytime.svg")
-    assert not [*tmp_path.iterdir()]  # no row has them
-    tasks = [{"task": "a", "classical": 20, "reference": 10}]
-    for learner in ("auto", "ppo-from-nothing"):
-        run = {"task": "a", "seconds": 10.0, "best": [[0.5, 25], [2.0, 15], [8.0, 10]]}
-        row = {"learner": learner, "budget": "10s", "tasks": tasks, "runs": [run, run]}
-        (tmp_path / f"{learner}-hard-10s.json").write_text(json.dumps(row))
-    PICTURES["anytime"](tmp_path / "anytime.svg")
-    text = (tmp_path / "anytime.svg").read_text(encoding="utf-8")
-    for title in ("auto, 10s", "ppo-from-nothing, 10s", "seconds", "1 functions"):
-        assert text.count(f"<!-- {title} -->") == 1
-    tasks.append({"task": "b", "classical": 30, "reference": 20})
-    row |= {"learner": "anneal", "tasks": tasks, "runs": [run, run | {"task": "b"}]}
-    (tmp_path / "anneal-hard-10s.json").write_text(json.dumps(row))
-    PICTURES["anytime"](tmp_path / "anytime.svg")
-    text = (tmp_path / "anytime.svg").read_text(encoding="utf-8")
-    named = {"anneal, 10s": 2, "auto, 10s": 1, "1 functions": 1, "2 functions": 1}
-    for title, panels in named.items():
-        assert text.count(f"<!-- {title} -->") == panels

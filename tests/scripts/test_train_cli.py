@@ -3,32 +3,20 @@
 import contextlib
 import io
 import json
-import os
-import random
 import re
 import runpy
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 from veenv import Order
 from veenv.agents.cli.commands.report import ReportArgs
-from veenv.agents.cli.signals import PREEMPTED
 from veenv.agents.config.args import TrainArgs, parse, parse_duration, parse_training, task_names
 from veenv.agents.config.help import HEADINGS
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import options
-from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.run.checkpoints import Checkpoints
-from veenv.agents.run.folder import identity_of
-from veenv.agents.training.inputs import Played
 from veenv.env.factory import task_graph
 
 ROOT = Path(__file__).parents[2]
@@ -36,20 +24,6 @@ SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
 
 
 TOO_MUCH = r".* at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the"
-
-
-def start(*args: str, out: Path) -> subprocess.Popen[str]:
-    """Starts the script in the background, with its runs in `out`."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), *args, "--out", str(out)]
-        + ["--timing", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=out.parent,
-    )
 
 
 def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
@@ -63,13 +37,10 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--task", "nosuch"], "unknown task 'nosuch'"),
         (["--task", "RoeFluks_1d"], "did you mean RoeFlux_1d"),
         (["--task", "RoeFlux_1d", "--num-envs", "0"], "num_envs must be .* got 0"),
-        (["--task", "mlp", "--steps", "-1"], "steps must be .* got -1"),
         (["--task", "mlp", "--time-limit", "soon"], "time_limit must be .* got 'soon'"),
         (["--task", "mlp", "--num-env", "3"], "did you mean --num-envs"),
-        (["--task", "mlp", "--hidden", "many"], "--hidden: invalid literal"),
         (["--task", "mlp", "--cost", "time"], "invalid choice 'time'"),
         (["--task", "RoeFlux,roeflux_1d"], "task names RoeFlux_1d twice"),
         (["--task", "mlp", "--folder", "nowhere://a"], "no file system has addresses of this kind"),
@@ -77,15 +48,11 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
         (["mlp"], "unexpected 'mlp': every value follows the name of its option"),
         ([], "missing option --task"),
         (["--task", "mlp", "--checkpoint-seconds", "0"], "checkpoint_seconds must be .* got 0"),
-        (["--task", "mlp", "--keep-checkpoints", "0"], "keep_checkpoints must be .* got 0"),
         (["--task", "mlp", "--preset", "abacus"], "invalid choice 'abacus'"),
         (["--task", "mlp", "--init-from", "nowhere"], "No such file .*nowhere"),
-        (["--config", "nowhere.toml"], "settings file nowhere.toml: No such file"),
         (["--task", "mlp", "--config", "."], r"cannot read the settings file \.: "),
         (["--task", "mlp", "--num-envs", "10000000"], f"num_envs=10000000: {TOO_MUCH}"),
-        (["--task", "mlp", "--num-envs", "10000000", "--agent", "alphazero"], TOO_MUCH),
         (["--task", "mlp", "--hidden", "300000"], f"hidden=300000: {TOO_MUCH}"),
-        (["--task", "mlp", "--hidden", "300000", "--agent", "alphazero"], TOO_MUCH),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
         (["--task", "Robertson", "--num-simulations", "3"], "PPO does not search: num_simulations"),
@@ -135,7 +102,6 @@ def test_a_short_help_has_what_is_no_option_too(monkeypatch, capsys):
 UPDATES = 10
 STEPS = 24 * UPDATES  # 4 environments of 6 moves
 AGAIN = ("--seed", "3", "--checkpoint-updates", "3")
-BUDGET = (*SMALL, "--steps", str(204 * UPDATES), *AGAIN)  # 51 moves
 
 
 def run_folder(out: Path) -> Path | None:
@@ -146,20 +112,6 @@ def run_folder(out: Path) -> Path | None:
 
 def rows(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def parameters(folder: Path) -> list[bytes]:
-    """The bytes of the train state in the last checkpoint."""
-    trainer = Trainer(PPOConfig(num_envs=4, hidden=8), Played.named("PropaneCombustion").tasks)
-    state = trainer.init()
-    identity = identity_of("ppo", "multiplications", state.network, trainer.tasks)
-    store = Checkpoints(folder / "checkpoints", identity)
-    leaves = jax.tree.leaves(store.restore(state).state)
-    data = [
-        jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-        for x in leaves
-    ]
-    return [np.asarray(x).tobytes() for x in data]
 
 
 def whole_run(out: Path, *args: str) -> tuple[Path, str]:
@@ -179,11 +131,6 @@ def whole_run(out: Path, *args: str) -> tuple[Path, str]:
 def small_run(tmp_path_factory) -> tuple[Path, str]:
     args = ("--task", "Robertson", *SMALL[2:], "--steps", str(STEPS), *AGAIN)
     return whole_run(tmp_path_factory.mktemp("small") / "runs", *args)
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> Path:
-    return whole_run(tmp_path_factory.mktemp("whole") / "runs", *BUDGET)[0]
 
 
 def test_run_leaves_a_proved_order(small_run):
@@ -283,63 +230,6 @@ def test_no_file_of_a_run_is_lost_when_it_is_damaged(
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [1, 5])
-def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path):
-    """kill -9 at random moments, then --resume: the same parameters, bit for bit."""
-    out, luck = tmp_path / "runs", random.Random(kills)
-    for number in range(kills):
-        folder = run_folder(out)
-        process = start(*(BUDGET if folder is None else ("--resume", str(folder))), out=out)
-        seen = 0 if folder is None else len(rows(folder))
-        wanted = luck.uniform(0.1, 0.9) * UPDATES * (number + 1) / kills
-        deadline = time.monotonic() + 300
-        while seen < wanted:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-            folder = run_folder(out)
-            seen = len(rows(folder)) if folder and (folder / "metrics.jsonl").exists() else 0
-        time.sleep(luck.uniform(0.0, 0.05))
-        process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-    folder = run_folder(out)
-    process = start("--resume", str(folder), out=out)
-    said, complaint = process.communicate(timeout=600)
-    assert process.returncode == 0, complaint
-    assert re.search(r"going on in .* from (train step \d+|the beginning)", said)
-    assert run_folder(out) == folder
-    whole = uninterrupted
-    assert parameters(folder) == parameters(whole)
-    for name in ("weights.eqx", "order.json"):
-        assert (folder / name).read_bytes() == (whole / name).read_bytes()
-    for mine, theirs in zip(rows(folder), rows(whole), strict=True):
-        assert mine | {"seconds": 0, "best_cost": 0} == theirs | {"seconds": 0, "best_cost": 0}
-
-
-@pytest.mark.slow  # by default Ctrl-C is tested in one process, in tests/agents/test_api.py
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_a_run_cleanly(number, tmp_path):
-    process = start(*SMALL, "--time-limit", "10m", out=tmp_path / "runs")
-    deadline = time.monotonic() + 200
-    while not (found := list(tmp_path.glob("runs/*/*/metrics.jsonl"))):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    process.send_signal(number)
-    said, complaint = process.communicate(timeout=120)
-    preempted = number == signal.SIGTERM
-    assert process.returncode == (PREEMPTED if preempted else 0), complaint
-    assert "Traceback" not in complaint
-    assert "stopped by" in said
-    assert ("--resume" if preempted else "(right)") in said
-    graph = task_graph("PropaneCombustion")
-    order = Order.load(found[0].with_name("order.json"))
-    last = json.loads(found[0].read_text().splitlines()[-1])
-    assert graph.cost(order.ids_for(graph)) == last["best_cost"]["PropaneCombustion"]
-
-
 def test_arguments_become_settings():
     args = parse_training(["--task", "mlp, LSTM", "--learning-rate", "0.1", "--time-limit", "2m"])
     assert task_names(args.task) == ("mlp", "LSTM")
@@ -360,14 +250,3 @@ def test_durations(text, seconds):
 def test_wrong_durations(text):
     with pytest.raises(ValueError, match="time_limit must be a positive duration"):
         parse_duration(text)
-
-
-@pytest.mark.slow
-def test_a_limit_that_passes_while_it_compiles_ends_with_a_classical_order(tmp_path):
-    process = start("--task", "RoeFlux_1d", "--time-limit", "2s", out=tmp_path / "runs")
-    said, complaint = process.communicate(timeout=300)
-    assert process.returncode == 0, complaint
-    assert "has passed while the train step was compiled" in said
-    assert "right" in said
-    [order] = (tmp_path / "runs").glob("*/*/order.json")
-    assert Order.load(order).found_by == "the order reverse"

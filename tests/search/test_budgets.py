@@ -17,8 +17,7 @@ import veenv
 from tests.sampling import spared
 from veenv.search import api, plugins, register_method, search
 from veenv.search.background import Background
-from veenv.search.budget import Budget, ClosedError
-from veenv.search.problem import prepare
+from veenv.search.budget import ClosedError
 from veenv.search.race import Race
 
 
@@ -110,23 +109,6 @@ def test_an_interrupt_before_there_is_an_order(task_graph, never_ready, monkeypa
     with pytest.raises(KeyboardInterrupt):
         search(task_graph("RoeFlux_1d"), "anneal", budget=1000)
     assert never_ready.wait(10.0)
-
-
-def test_a_search_that_is_left_as_it_begins_ends(task_graph, monkeypatch):
-    graph, ended = task_graph("RoeFlux_1d"), threading.Event()
-    race = Race(prepare(graph), Budget(seconds=0.2), time.perf_counter())
-
-    def begin():
-        try:
-            while race.wanted():
-                time.sleep(0.01)
-            race.start(np.arange(race.problem.n))
-        finally:
-            ended.set()
-
-    race.run(begin)
-    assert ended.wait(20.0)
-    assert race.tracker is None or race.tracker.done()
 
 
 def test_callbacks_run_in_the_callers_thread(task_graph):

@@ -16,9 +16,6 @@ from tests.search.test_patterns import patterns_of, tracker_of
 from veenv.graph.graph import COST_MODELS
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
-from veenv.search.exact.frontier import array_digest_change
-from veenv.search.kernels.compilation import compiled
-from veenv.search.kernels.kernels import eliminate
 from veenv.search.problem import prepare
 
 seeds = st.integers(0, 2**32 - 1)
@@ -96,27 +93,6 @@ def test_the_rule_of_astar_keeps_an_optimal_order(seed, cost):
     assert solve_astar(replace(problem, core=problem.core._replace(plain=False)), without)
     assert with_rule.cost == without.cost == without.lower_bound
     assert with_rule.evaluations <= without.evaluations
-
-
-@compiled
-def _eliminate(core, bits, ids, v):
-    return eliminate(core, bits, ids, v)
-
-
-def test_the_digest_tells_array_states_apart_and_only_them(task_graph):
-    """Along random orders: equal digests exactly for equal (edge, structure) sets."""
-    problem = prepare(task_graph("MLP"))
-    core, seen = problem.core, {}
-    for seed in range(40):
-        order = np.random.default_rng(seed % 20).permutation(problem.n)
-        if seed >= 20:
-            order[:10] = np.random.default_rng(seed).permutation(order[:10])
-        bits, ids, digest = core.bits.copy(), core.ids.copy(), 0
-        for v in order:
-            digest = (digest + int(array_digest_change(core, bits, ids, v))) % 2**64
-            _eliminate(core, bits, ids, v)
-            assert seen.setdefault(digest, ids.tobytes()) == ids.tobytes()
-    assert len(set(seen.values())) == len(seen)
 
 
 def test_an_unfinished_proof_gives_a_bound(task_graph):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from itertools import combinations, permutations
+from itertools import permutations
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,17 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
+from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph
 from tests.sampling import few, spared
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
-from veenv.graph.tableau import eliminate_counted
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
-from veenv.search.exact.closure import Closure
-from veenv.search.exact.cuts import lightest_cut
 from veenv.search.exact.patterns import Patterns, least_change, make_patterns, single_patterns
 from veenv.search.kernels.compilation import compiled
 from veenv.search.kernels.kernels import copy_state, eliminate
@@ -38,52 +35,6 @@ def tracker_of(problem: Problem, **limits) -> Tracker:
 
 def patterns_of(problem: Problem, **limits) -> Patterns:
     return make_patterns(problem, tracker_of(problem, **limits), vertex_bounds(problem))
-
-
-@given(seeds, st.integers(2, 8))
-@settings(max_examples=60)
-def test_the_lightest_cut_is_the_lightest_of_all_sets_that_separate(seed, size):
-    rng = np.random.default_rng(seed)
-    graph = random_graph(rng, size)
-    rows: dict[int, list[int]] = {}
-    for u, v in sorted(graph.edges):
-        rows.setdefault(u, []).append(v)
-    nodes = sorted({x for e in graph.edges for x in e})
-    weights = {x: int(w) for x, w in zip(nodes, rng.integers(0, 6, len(nodes)), strict=True)}
-    ends = {v for v in graph.outputs if v is not None}
-    first = rows.get(nodes[0], [])
-
-    every = (c for k in range(len(nodes) + 1) for c in combinations(nodes, k))
-    cuts = (c for c in every if separates(c, rows, first, ends))
-    assert lightest_cut(weights, rows, first, ends) == min(sum(weights[x] for x in c) for c in cuts)
-
-
-@pytest.mark.parametrize("cost", ["multiplications", "executed"])
-@pytest.mark.parametrize("name", ["mlp", "LSTM", "Reprojection", "EulerResidual_32"])
-def test_edges_get_no_structure_that_the_closure_does_not_name(task_graph, name, cost):
-    graph = task_graph(name)
-    edges = graph.structures(cost)
-    closure = Closure(edges)
-    rng = np.random.default_rng(0)
-    known = several = 0
-    for _ in range(4):
-        tableau = graph.tableau(cost)
-        order = rng.permutation([graph.node(v) for v in graph.eliminable])
-        order = order[: rng.integers(2, min(len(order), 12))].tolist()
-        for node in order:
-            eliminate_counted(tableau, node, keep=node in graph.output_nodes)
-        gone = sum(1 << x for x in order)
-        certain = sum(1 << x for x in order[::2])
-        present = sum(1 << graph.node(v) for v in graph.eliminable[::3]) & ~gone
-        for w, row in enumerate(tableau.preds):
-            for u, structure in row.items():
-                assert structure in closure.after(u, w, gone)
-                possible = closure.possible(u, w, certain, present)
-                assert possible is None or structure in possible
-                known += possible is not None
-                several += len(closure.after(u, w, gone)) < len(possible or ())
-    assert known > 50
-    assert several > 0
 
 
 def check_bounds(problem: Problem, patterns: Patterns, orders: int, rng) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 
@@ -46,16 +44,6 @@ def test_a_sweep_counts_what_the_graph_counts(task_graph, length):
         assert (sweeper.place == -1).all()
 
 
-def test_a_part_of_a_graph_costs_what_it_costs_in_the_whole(task_graph):
-    for problem in problems(task_graph):
-        order = np.random.default_rng(1).permutation(problem.n)
-        sweeper = sweeper_of(problem, order)
-        costs, low = problem.costs(order), problem.n // 3
-        regions.advance(problem.core, sweeper.bits, sweeper.ids, order[:low])
-        part = sweeper.part(order[low : low + 40])
-        assert part.costs(np.arange(part.n)).tolist() == costs[low : low + 40].tolist()
-
-
 def test_annealing_by_regions_finds_better_orders_and_the_same_ones_again(task_graph):
     for graph in (scalars(3, 200), task_graph("MLP")):
         found = search(graph, "anneal", budget=20_000, seed=1)
@@ -73,13 +61,6 @@ def test_annealing_by_regions_keeps_to_the_orders_that_a_graph_allows():
         found = search(graph, "anneal", budget=2000)
         assert is_legal(graph, found.order)
         assert found.cost == graph.cost(found.order)
-
-
-def test_tiny_graphs_can_be_searched_by_regions():
-    for size in (1, 2, 3):
-        graph = scalars(size, size)
-        least = min(graph.cost(order) for order in permutations(graph.eliminable))
-        assert search(graph, "anneal", budget=500).cost == least
 
 
 def test_a_game_by_a_score_costs_what_the_graph_counts(task_graph):
@@ -100,33 +81,6 @@ def test_a_score_can_be_a_greedy_rule(task_graph):
         weights = np.zeros(learned.num_weights(0, player.num_features))
         weights[0] = 1.0
         assert player.play(weights)[0].tolist() == greedy(problem, "cost").tolist()
-
-
-def test_a_score_of_arrays_sees_how_the_costs_of_neighbours_change(task_graph):
-    """By a game whose score is what all costs together become: least first, step by step."""
-    graph = task_graph("MLP")
-    problem = prepare(graph)
-    player = learned.Player.of(problem)
-    weights = np.zeros(learned.num_weights(0, player.num_features))
-    weights[15] = 1.0  # own cost, and the changes of those of all neighbours
-    order, _ = player.play(weights)
-    left, gone = list(range(problem.n)), []
-    for chosen in order:
-        changes = {v: _change(problem, gone, left, v) for v in left}
-        assert changes[chosen] == min(changes.values())
-        gone.append(chosen)
-        left.remove(chosen)
-
-
-def _change(problem: Problem, gone: list[int], left: list[int], v: int) -> int:
-    """By how much eliminating v changes what the others would cost next, and its own cost."""
-
-    def next_cost(before: list[int], u: int) -> int:
-        return int(problem.costs(np.array([*before, u]))[len(before)])
-
-    others = [u for u in left if u != v]
-    after = sum(next_cost([*gone, v], u) - next_cost(gone, u) for u in others)
-    return after + next_cost(gone, v)
 
 
 def test_games_by_a_score_keep_to_the_orders_that_a_graph_allows():

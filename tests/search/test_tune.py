@@ -17,7 +17,7 @@ from veenv.orders.order import fingerprint
 from veenv.search.tuning import contest, records, work
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
 from veenv.search.tuning.records import Record, Result
-from veenv.search.tuning.work import Point, shapes_of
+from veenv.search.tuning.work import shapes_of
 
 X = jnp.array([0.3, -1.2, 0.7])
 W = {"w": jnp.array([[1.0, 2.0, 0.5], [0.1, -0.3, 1.0]]), "b": jnp.array([0.1, 0.2])}
@@ -187,11 +187,9 @@ def test_a_function_without_forward_mode():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"budget": "100"}, ValueError, "budget must be a time"),
         ({"budget": "soon"}, ValueError, "budget must be a time"),
         ({"batch": 0}, ValueError, "batch must be a positive number"),
         ({"argnums": 3}, ValueError, "argnums 3 is out of range"),
-        ({"in_axes": 1}, ValueError, "in_axes must be 0"),
         ({"in_axes": (0, None)}, ValueError, "in_axes must be 0"),
         ({"in_axes": ({"w": 0},)}, ValueError, "a prefix of the arguments' trees"),
         ({"in_axes": True}, ValueError, "in_axes must be 0"),
@@ -235,15 +233,6 @@ def test_the_batch_runs_over_what_in_axes_says_of_a_tree(in_axes, batched):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), result, expected)
 
 
-def test_weights_are_not_batched():
-    point = Point.of((X, W), (0,), (True, False, False))
-    values = point.values(7, seed=0)
-    assert [v.shape for v in values] == [(7, 3), (2,), (2, 3)]
-    jacobian = point.function(jax.jacrev(layer))
-    axes = [0 if batched else None for batched in point.axes]
-    assert jax.vmap(jacobian, in_axes=axes)(*values)[0].shape == (7, 2, 3)
-
-
 def record_with(**fields) -> dict:
     form = {"mode": "jacve", "order": "reverse", "ids": [2, 1], "kernel": "xla", "pin": "auto"}
     whole = {"format": records.FORMAT, "version": 1, "name": "f", "argnums": 0, "has_aux": False}
@@ -256,12 +245,9 @@ def record_with(**fields) -> dict:
     ("fields", "message"),
     [
         ({"format": "other"}, "format"),
-        ({"version": 2}, "version: expected 1, got 2"),
         ({"argnums": "0"}, "argnums"),
-        ({"batch": 0}, "batch: expected an integer in 1"),
         ({"budget": -1}, "budget"),
         ({"shapes": [[-1]]}, "shapes"),
-        ({"fingerprint": "xyz"}, "fingerprint"),
         ({"name": "x" * 20_000}, "name: 20000 characters"),
         ({"chosen": {"mode": "exec"}}, "chosen.mode: expected one of"),
         ({"chosen": {**record_with()["chosen"], "ids": [0]}}, "chosen.ids"),
@@ -272,15 +258,6 @@ def test_a_wrong_record_names_the_field(tmp_path, fields, message):
     (tmp_path / "f.json").write_text(json.dumps(record_with(**fields)))
     with pytest.raises(ValueError, match=message):
         records.read(tmp_path / "f.json")
-
-
-@pytest.mark.parametrize("text", ["", "{", "NaN", "[" * 100_000, '{"format": NaN}', "\xff"])
-def test_what_is_no_record_is_refused(tmp_path, text):
-    (tmp_path / "f.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"tuned file .*f\.json"):
-        records.read(tmp_path / "f.json")
-    with pytest.raises(IsADirectoryError):
-        records.read(tmp_path)
 
 
 def test_what_was_found_is_remembered(tmp_path, monkeypatch):

@@ -107,15 +107,6 @@ def test_networks_read_what_the_environment_shows(chain_graph):
     assert veenv.evaluate(run.network, tasks, samples=2).rows[0].task == "chain"
 
 
-@pytest.mark.slow  # both are tested apart: AlphaZero, and networks of one's own
-def test_alphazero_takes_them(both):
-    pytest.importorskip("mctx")
-    config = dataclasses.replace(SMALL, num_envs=2, steps=12)
-    found = agents.train(both, config, agent="alphazero", network=(init, apply))
-    assert all(np.isfinite(row["stats"]["value_loss"]) for row in found.history)
-    assert set(found.orders) == set(both.names)
-
-
 @pytest.mark.parametrize(
     ("network", "error", "message"),
     [

@@ -11,9 +11,7 @@ from tests.oracles.by_numpy import evaluated
 from veenv.agents.nn.encoding import (
     NUM_BASE_FEATURES,
     encode,
-    existing_pairs,
     num_features,
-    pack_rows,
 )
 from veenv.env import VertexEnv
 
@@ -96,21 +94,3 @@ def test_slots_can_be_picked(steps):
         np.testing.assert_allclose(some.nodes[: len(left)], everything.nodes[left], rtol=1e-5)
         assert some.mask.tolist() == [True] * len(left) + [False] * len(none)
         assert not np.any(some.nodes[len(left) :])
-
-
-def test_existing_pairs_and_packing():
-    rng = np.random.default_rng(0)
-    adjacency = (rng.random((50, 70)) < 0.2).astype(np.int32) * rng.integers(1, 2**30, (50, 70))
-    adjacency |= adjacency != 0
-    adjacency = jnp.asarray(adjacency, jnp.int32)
-    present = np.asarray(adjacency) != 0
-    slots = 40
-    expected = [
-        sum(present[r, c] for r in np.flatnonzero(present[:, v]) for c in np.flatnonzero(row))
-        for v, row in enumerate(present[-slots:])
-    ]
-    np.testing.assert_array_equal(existing_pairs(adjacency, slots), expected)
-    words = np.asarray(pack_rows(adjacency))
-    assert words.shape == (50, 3)
-    unpacked = (words[:, :, None] >> np.arange(32)) & 1
-    np.testing.assert_array_equal(unpacked.reshape(50, -1)[:, :70], present)

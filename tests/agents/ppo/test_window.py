@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import veenv
 from tests.agents.conftest import SHARED
 from veenv import agents
 from veenv.agents.config.ppo import PPOConfig, window_on
@@ -18,7 +16,6 @@ from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.ppo import make_batch, reread
 from veenv.agents.ppo.rollouts import cheapest
 from veenv.agents.ppo.stretches import sweep
-from veenv.agents.ppo.windows import Windows, next_slots
 from veenv.agents.training import learner
 from veenv.agents.training.inputs import known_order, make_trainer
 from veenv.env.rewards import classical_costs
@@ -89,7 +86,7 @@ def known_of(tasks, orders):
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_episode_is_the_best_order_but_for_a_stretch(seed, tangle_task, monkeypatch):
     [graph] = tangle_task.graphs
     config = dataclasses.replace(CONFIG, num_envs=5)
@@ -147,23 +144,6 @@ def test_stretches_of_graphs_of_different_sizes(both, monkeypatch):
             assert both.graphs[k].cost(both.graphs[k].check_order(ids)) == episodes.cost[i]
             assert better.cost[k] <= episodes.cost[i]
         assert {int(i >= len(episodes.cost) // 2) for i in done} == {0, 1}
-
-
-def test_slots_are_the_next_ones_of_an_order():
-    env = veenv.make(lambda x: jnp.sin(jnp.exp(jnp.tanh(x) * x)) * x, 0.5)
-    size = env.num_actions
-    order = jnp.arange(size)[::-1]
-    state = jax.jit(env.transition)(env.init(), size - 2)[0]
-    found = jax.jit(next_slots, static_argnums=0)(size + 1, state, env.default_params, order)
-    expected = [s for s in range(size - 1, -1, -1) if s != size - 2]
-    assert found.tolist() == [*expected, size, size]
-    one = jax.tree.map(lambda x: x[None], (env.init(), env.default_params))
-    slots, prior = Windows(order[None], jnp.array([0.5]), jnp.array(False), 3)(env, *one)
-    assert slots.tolist() == [[size - 1, size - 2, size - 3]]
-    assert prior.tolist() == [[0, -0.5, -1]]
-    several = Windows.of(jnp.stack([order, order]), 3, jnp.array(False), 3)
-    np.testing.assert_allclose(several.slope, [1, 0.1**0.5, 0.1] * 2, rtol=1e-6)
-    assert several.ahead.tolist() == [order.tolist()] * 6
 
 
 def test_windows_are_for_large_graphs():
@@ -234,11 +214,3 @@ def test_the_loss_reads_the_policy_that_played(nothing, updates):
         outputs, batch = jax.jit(reread)(nothing.init().network, flat)
         played = batch.weight > 0
         np.testing.assert_allclose(outputs.log_prob[played], batch.log_prob[played], atol=1e-4)
-
-
-def test_training_from_nothing_keeps_the_cheapest_order_that_was_played(tangle_task):
-    run = agents.train(tangle_task, NOTHING)
-    [graph] = tangle_task.graphs
-    assert graph.cost(run.order.ids) == run.best.cost("tangle")
-    assert "PPO" in run.order.found_by
-    assert run.best.cost("tangle") == min(row["min_cost"]["tangle"] for row in run.history)

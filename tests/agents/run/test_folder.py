@@ -52,48 +52,6 @@ def bits(state):
     return [np.asarray(x).tobytes() for x in leaves]
 
 
-def test_going_on_is_the_same_as_not_stopping(trainer, both, open_folder):
-    """The whole state goes through files after the third update; what came later is dropped."""
-    opened, said = open_folder
-    learner, whole_rows = Learner(trainer), []
-    whole_best = learner.best
-    for progress in train(learner):
-        whole_rows.append(progress.row | {"best": whole_best.record()})
-    whole = progress.state
-
-    learner, state = Learner(trainer), trainer.init()
-    folder = opened(learner.best)
-    for progress in train(learner, state=state):
-        folder.log(progress.row)
-        if progress.update == 3:
-            folder.save_checkpoint(progress, 0.0)
-        if progress.update == 5:
-            break
-    assert len(folder.metrics.rows) == 5
-
-    learner = Learner(trainer)
-    folder, best = opened(learner.best), learner.best
-    restored = folder.resume(trainer.init())
-    assert restored.run["best"] == whole_rows[2]["best"]
-    assert restored.run["steps"] == whole_rows[2]["steps"]
-    assert {n: best.cost(n) for n in both.names} == whole_rows[4]["best_cost"]  # in its files
-    assert len(folder.metrics.rows) == 3
-    for progress in train(learner, state=restored.state):
-        folder.log(progress.row)
-    assert bits(progress.state) == bits(whole)
-    assert best.record() == whole_best.record()
-    lines = (folder.path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["update"] for line in lines] == [r["update"] for r in whole_rows]
-    for line, row in zip(lines, whole_rows, strict=True):
-        for name in ("mean_cost", "min_cost", "stats", "steps", "fraction"):
-            assert json.loads(line)[name] == row[name]
-    for name, graph in zip(both.names, both.graphs, strict=True):
-        order = Order.load(folder.order_path(name))
-        assert order.ids_for(graph) == best[name].ids
-        assert order.steps == best[name].steps
-    assert said == []
-
-
 def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
     """The folder may know a cheaper order than the checkpoint, an expensive or a broken one."""
     opened, said = open_folder
@@ -125,41 +83,6 @@ def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
     assert len(said) == 1
     assert "order-wide.json" in said[0]
     assert (folder.path / "order-wide.json.damaged").read_text() == "{}"
-
-
-def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, monkeypatch):
-    opened, said = open_folder
-    learner, state = Learner(trainer), trainer.init()
-    best = learner.best
-    folder = opened(best)
-
-    for progress in train(learner, state=state):
-        with monkeypatch.context() as patch:
-            if progress.update in (2, 3):
-                patch.setattr("veenv.agents.run.metrics.append_bytes", full)
-                patch.setattr("veenv.agents.run.checkpoints.write_checkpoint", full)
-                patch.setattr("veenv.orders.files.write_record", full)
-            if progress.update == 2:  # as if this step had improved both orders
-                for name in both.names:
-                    best.keep(name, dataclasses.replace(best[name]))
-            folder.log(progress.row)
-            folder.save_checkpoint(progress, 0.0)
-            if progress.update == 3:
-                assert not folder.save_orders()
-                assert folder.checkpoints.numbers() == [1]
-                assert len((folder.path / "metrics.jsonl").read_text().splitlines()) == 1
-        if progress.update == 4:
-            break
-    assert folder.save_orders()
-    lines = (folder.path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["update"] for line in lines] == [1, 2, 3, 4]
-    assert folder.checkpoints.numbers() == [1, 4]
-    for name in both.names:
-        assert Order.load(folder.order_path(name)).ids == best[name].ids
-    for what in ("the metrics", "a checkpoint", "order-wide.json"):
-        assert f"cannot write {what}: [Errno 28] No space left on device" in said
-        assert f"{what} can be written again" in said
-    assert len(said) == len(set(said))
 
 
 def test_rows_that_break_off_leave_no_trace(tmp_path, monkeypatch):
