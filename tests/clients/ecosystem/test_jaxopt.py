@@ -78,44 +78,16 @@ def _levenberg_marquardt(x, **options):
     return solver.run(jnp.array([1.0, 0.5]), x).params
 
 
-def _projections(x):
-    return jnp.concatenate(
-        [
-            projection.projection_simplex(x),
-            projection.projection_l2_ball(x, 0.5),
-            projection.projection_l1_ball(x, 0.8),
-            projection.projection_box(x, (-0.3, 0.6)),
-            prox.prox_elastic_net(x, (0.1, 0.5)),
-        ]
-    )
-
-
-def _losses(x):
-    return jnp.stack(
-        [
-            jaxopt.loss.multiclass_sparsemax_loss(1, x),
-            jaxopt.loss.multiclass_logistic_loss(2, x),
-            jaxopt.loss.huber_loss(0.3, x[0]),
-            jaxopt.loss.binary_sparsemax_loss(1, x[1]),
-        ]
-    )
-
-
 STRENGTH = np.asarray(0.4)
 BOTH = {"argnums": (0, 1), "tol": 1e-7}
-UNROLLED = {"implicit_diff": False, "maxiter": 20, "tol": 0.0}
 CASES = [
-    case("gradient_descent_unrolled", _minimum(jaxopt.GradientDescent, unroll=True, **UNROLLED),
-        STRENGTH, B, **BOTH),
     case("bfgs", _minimum(jaxopt.BFGS), STRENGTH, B, **BOTH),
-    case("nonlinear_cg", _minimum(jaxopt.NonlinearCG), STRENGTH, B, **BOTH),
     case("custom_root", lambda s, t: _ridge(None, s, t), STRENGTH, B, **BOTH),
     case("lasso", _lasso, np.asarray(0.05), B, **BOTH),
     case("projected_gradient", _projected, distinct(3), tol=1e-7),
     case("anderson_fixed_point", _anderson, uniform(3), tol=1e-7),
     case("equality_constrained", _quadratic, definite(3), normal(3), **BOTH),
     case("levenberg_marquardt", _levenberg_marquardt, uniform(3), tol=1e-7),
-    case("projections", _projections, distinct(4)), case("losses", _losses, normal(4)),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from tests.clients.ecosystem.check import check, parameters
-from tests.engine.corpus.case import case, distinct, normal
+from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 
@@ -52,38 +52,11 @@ def _line_search(start):
     return x
 
 
-def _losses(x):
-    labels = jax.nn.one_hot(1, 3)
-    return jnp.stack(
-        [
-            optax.softmax_cross_entropy(x, labels),
-            optax.sigmoid_binary_cross_entropy(x, labels).sum(),
-            optax.huber_loss(x, 0.1 * labels).sum(),
-            optax.log_cosh(x, labels).sum(),
-            optax.cosine_similarity(x, labels + 0.1),
-            optax.kl_divergence(jax.nn.log_softmax(x), jnp.full(3, 1 / 3)),
-            optax.losses.poly_loss_cross_entropy(x, labels),
-            optax.sigmoid_focal_loss(x, labels).sum(),
-        ]
-    )
-
-
 def _alignment(logits):
     """The loss of connectionist temporal classification."""
     padding = jnp.zeros((1, 4))
     labels, ends = jnp.array([[1, 2]]), jnp.zeros((1, 2))
     return optax.ctc_loss(logits[None], padding, labels, ends)
-
-
-def _projections(x):
-    return jnp.concatenate(
-        [
-            optax.projections.projection_simplex(x),
-            optax.projections.projection_l2_ball(x, 0.4),
-            optax.projections.projection_l1_ball(x, 0.5),
-            optax.projections.projection_box(x, -0.3, 0.5),
-        ]
-    )
 
 
 def _perturbed(x):
@@ -96,13 +69,9 @@ RATE = np.asarray(0.1)
 BOTH = {"argnums": (0, 1)}
 CASES = [
     case("adamw_scheduled", _trained(_scheduled), normal(3), RATE, **BOTH),
-    case("rmsprop", _trained(optax.rmsprop), normal(3), RATE, **BOTH),
-    case("adagrad", _trained(optax.adagrad), normal(3), RATE, **BOTH),
     case("lamb", _trained(optax.lamb), normal(3), RATE, **BOTH),
-    case("adabelief", _trained(optax.adabelief), normal(3), RATE, **BOTH),
     case("lbfgs_line_search", _line_search, normal(3), oracle=jax.jacfwd, tol=1e-7),
-    case("losses", _losses, normal(3)), case("ctc", _alignment, normal(4, 3)),
-    case("projections", _projections, distinct(4)), case("perturbed", _perturbed, normal(3)),
+    case("ctc", _alignment, normal(4, 3)), case("perturbed", _perturbed, normal(3)),
 ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -41,20 +40,6 @@ def _interval(x):
     ).value
 
 
-def _fit(solver, **options):
-    """A curve through noisy points; by the points."""
-    t = np.linspace(0.1, 1.0, 6)
-
-    def residual(y, data):
-        return y[0] * jnp.exp(-y[1] * t) + 0.1 * y[1] - data
-
-    def fun(data):
-        start = jnp.array([1.0, 1.0])
-        return optx.least_squares(residual, solver, start, data, max_steps=400, **options).value
-
-    return fun
-
-
 def _fixed_point(solver):
     def fun(x):
         return optx.fixed_point(
@@ -71,14 +56,10 @@ def _minimum(solver):
     return lambda x: optx.minimise(energy, solver, jnp.full(3, 0.4), x, max_steps=500).value
 
 
-POINTS = uniform(6, low=0.4, high=1.2)
 UNROLLED = {"adjoint": optx.RecursiveCheckpointAdjoint()}
 CASES = [
-    case("root_levenberg_marquardt", _root(optx.LevenbergMarquardt(**TIGHT)), X),
     case("root_bisection", _interval, X),
     case("root_unrolled", _root(optx.Newton(**TIGHT), **UNROLLED), X),
-    case("least_squares_gauss_newton", _fit(optx.GaussNewton(**TIGHT)), POINTS),
-    case("least_squares_dogleg", _fit(optx.Dogleg(**TIGHT)), POINTS),
     case("fixed_point_newton", _fixed_point(optx.Newton(**TIGHT)), normal(3)),
     case("minimum_gradient_descent", _minimum(optx.GradientDescent(0.1, **TIGHT)), X),
 ]
