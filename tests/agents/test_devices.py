@@ -18,11 +18,6 @@ from tests.agents.conftest import SHARED
 from tests.agents.six_devices import run
 from veenv.agents.devices import (
     ScaleConfig,
-    broadcast,
-    broadcast_number,
-    connect,
-    is_main,
-    local,
     own_key,
     place,
 )
@@ -116,26 +111,6 @@ def test_every_device_shuffles_by_itself(runs):
     key = jax.random.key(0)
     alone = place(1).apart(lambda key: jax.random.bits(own_key(key)), [None])
     assert alone(key) == jax.random.bits(key)
-
-
-def test_one_device():
-    placement = place(7)
-    assert placement.mesh.size == 1
-    tree = {"key": jax.random.key(3), "x": np.arange(6).reshape(3, 2)}
-    copied = placement.copy(tree)
-    assert jax.random.key_data(copied["key"]).tolist() == [0, 3]
-    np.testing.assert_array_equal(copied["x"], tree["x"])
-    assert placement.copy(copied)["x"] is copied["x"]
-    np.testing.assert_array_equal(placement.split(tree["x"]), tree["x"])
-
-
-def test_one_process():
-    connect(ScaleConfig())
-    assert is_main()
-    assert broadcast_number(2.5) == 2.5
-    tree = {"x": 1}
-    assert broadcast(tree) is tree
-    assert local(tree) is tree
 
 
 @pytest.mark.parametrize(

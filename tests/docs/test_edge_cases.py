@@ -21,7 +21,6 @@ from tests.sampling import thinned
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "internals" / "edge_cases.md"]
 OTHER_ORDERS = ("forward", "markowitz")
-_CELL = re.compile(r"`([^`]*)`")
 
 
 class Row(NamedTuple):

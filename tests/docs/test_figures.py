@@ -13,7 +13,6 @@ import veenv
 from scripts.docs import pages
 
 ROOT = Path(__file__).parents[2]
-COUNT = "multiplications"
 RATIO = "ratio (10 … 90 %)"
 RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
 

@@ -117,7 +117,6 @@ def test_an_array_of_outside_decides_inside_of_jit(jacobian):
 
 WRONG = {  # (function, arguments, options, what the error says)
     "pair": (lambda x: (x, {"n": 3, "x": x}), (X,), {}, r"at \[1\]\['n'\]; pass has_aux=True"),
-    "array": (lambda x: [x, jnp.arange(2)], (X,), {}, r"\(2,\) at \[1\]; pass has_aux=True"),
     "output": (lambda x: {"u": [x, 1]}, (X,), {}, r"outputs, .* \(\) at \['u'\]\[1\]; return it"),
     "leaf": (lambda p: p["n"] * X, ({"n": 2, "x": X},), {}, r"at \['n'\]; pass .*allow_int=True"),
     "second": (lambda x, n: x * n, (X, 2), {"argnums": (0, 1)}, "at argument 1; pass .*allow_int"),

@@ -130,11 +130,6 @@ def test_weak_types_are_kept_by_hessians_and_sparse_blocks(arg):
         assert not (np.float32(2) * block).todense().weak_type
 
 
-def test_a_weak_jacobian_gives_way_to_bfloat16():
-    product = jacve(lambda x: x * 2)(1.0) * jnp.ones(2, jnp.bfloat16)
-    assert product.dtype == jnp.bfloat16
-
-
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # by the function, in JAX
 @pytest.mark.parametrize(
     ("kernel", "transform", "captured"),
@@ -318,43 +313,6 @@ def test_any_sequence_is_an_order(kind):
     expected = quick_jit(jax.jacrev(three_vertices))(1.0)
     for _ in range(2):
         assert_same(jacobian(1.0), expected)
-
-
-REFUSED = {  # (function, argument, options, what the error says)
-    "integers": (lambda x: x, np.arange(3), {}, "dtype"),
-    "bools": (lambda x: x, np.array([True, False]), {}, "dtype"),
-    "a number": (lambda n: n * 2.0, 3, {}, "allow_int=True"),
-    "complex": (lambda z: z * z, X + 1j, {}, "dtype.*holomorphic=True"),
-    "to bools": (lambda x: x > 0, X, {}, "dtype"),
-    "to integers": (lambda x: jnp.argmax(x), X, {}, "dtype"),
-    "to complex": (lambda x: jax.lax.complex(x, x), X, {}, "dtype"),
-    "no complex": (
-        lambda z: z * z,
-        X,
-        {"holomorphic": True},
-        "complex arguments.*holomorphic=True",
-    ),
-    "no pair": (lambda x: x * 2, X, {"has_aux": True}, "has_aux"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_jax_refuses_is_refused(name):
-    fun, x, options, said = REFUSED[name]
-    with pytest.raises(TypeError):
-        jax.jacrev(fun, **options)(x)
-    with pytest.raises(TypeError, match=said):
-        jacve(fun, **options)(x)
-
-
-def test_what_is_no_order_is_refused(tmp_path):
-    for order in (None, 3, 2.5):
-        with pytest.raises(TypeError, match=rf"order must be one of forward.*got {order}"):
-            jacve(three_vertices, order)
-    with pytest.raises(ValueError, match=r"\.json"):
-        jacve(three_vertices, str(tmp_path / "order.txt"))(1.0)
-    with pytest.raises(FileNotFoundError):
-        jacve(three_vertices, tmp_path / "order.json")(1.0)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])

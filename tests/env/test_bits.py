@@ -9,8 +9,8 @@ import pytest
 
 from tests.sampling import spared
 from veenv.env.bits import count_columns, count_in_sets, member, pack_flags
-from veenv.env.graph_view import decode_edges, placed, with_columns
-from veenv.env.lists import bit_of_rank, members, running_sum, units_at
+from veenv.env.graph_view import decode_edges
+from veenv.env.lists import members, running_sum
 
 COUNTED = [(1, 1), (15, 33), (240, 40), (241, 64), (700, 31)]
 ROOMS = [(20, 1), (70, 40), (70, 900), (300, 2047), (300, 2048)]
@@ -38,16 +38,6 @@ def test_the_member_of_a_rank(n):
     np.testing.assert_array_equal(jax.jit(member)(words, jnp.asarray(rank, jnp.int32)), expected)
 
 
-def test_the_bit_of_a_rank():
-    words = np.random.default_rng(3).integers(0, 2**32, 40, dtype=np.uint32)
-    words[:3] = (1, 1 << 31, 2**32 - 1)
-    places = [(k, bit) for k, word in enumerate(words) for bit in range(32) if int(word) >> bit & 1]
-    own, bits = np.array(places).T
-    rank = np.concatenate([np.arange((own == k).sum()) for k in range(len(words))])
-    found = jax.jit(bit_of_rank)(jnp.asarray(words[own]), jnp.asarray(rank, jnp.int32))
-    np.testing.assert_array_equal(found, bits)
-
-
 @pytest.mark.parametrize("n", [1, 64, 65, 1500])
 def test_running_sums(n):
     numbers = np.random.default_rng(1).integers(0, 9999, n).astype(np.float32)
@@ -55,13 +45,6 @@ def test_running_sums(n):
     found = jax.jit(running_sum)(numbers)
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, numbers.astype(np.int64).cumsum())
-
-
-def test_places_find_the_unit_that_they_lie_in():
-    ends = np.random.default_rng(4).integers(0, 3, 90).cumsum().astype(np.int32)
-    found = jax.jit(units_at, static_argnums=1)(ends, 120)
-    expected = np.minimum((ends[None] <= np.arange(120)[:, None]).sum(1), 89)
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("n", "room"), spared(ROOMS, (20, 1), (70, 900), (300, 2048)))
@@ -79,15 +62,6 @@ def test_members_of_many_sets_in_a_row(n, room):
     np.testing.assert_array_equal(np.stack([own, one], 1)[:num], expected[:num])
     assert not np.asarray(own[num:]).any()
     assert not np.asarray(one[num:]).any()
-
-
-def test_columns_are_replaced_in_a_table_of_whole_vectors():
-    table = jnp.arange(16.0).reshape(2, 8)
-    found = with_columns(table, {6: jnp.array([-1.0, -2.0]), 0: jnp.array([-3.0, -4.0])})
-    expected = np.array(table)
-    expected[:, 6], expected[:, 0] = (-1, -2), (-3, -4)
-    np.testing.assert_array_equal(found, expected)
-    assert placed(jnp.array([True]), 2, 4).tolist() == [False, False, True, False]
 
 
 @pytest.mark.parametrize("links", [False, True])

@@ -131,13 +131,6 @@ def test_without_room_for_all_edges_every_feature_is_nan(states):
     assert bool(jnp.isnan(obs.nodes).all())
 
 
-def test_a_shared_program_has_room_for_every_graph_of_its_sizes():
-    env = veenv.make("Robertson")
-    padded = VertexEnv(env.graph, spec=env.spec.padded(num_actions=9), observation="graph")
-    obs = jax.jit(lambda: padded.reset()[0])()
-    assert int(obs.n_edge) == len(env.graph.edges) < obs.senders.shape[0]
-
-
 def test_random_actions_are_uniform_over_the_legal_ones():
     mask = np.zeros((2, 70), bool)
     legal = [0, 31, 32, 40, 63, 64, 69]

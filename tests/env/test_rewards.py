@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.env.games import kept_outputs, new_game, small_graph, with_units
+from tests.env.games import new_game, small_graph, with_units
 from tests.sampling import spared
 from veenv.env import VertexEnv
-from veenv.env.adapters.gymnasium import GymVertexEnv
-from veenv.env.adapters.gymnasium_vector import GymVectorEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import make
 from veenv.env.task_set import TaskDistribution
@@ -87,29 +85,6 @@ def test_the_reference_order_earns_nothing_at_any_step(shaping, graph_of_task):
     assert int(info["total"]) == graph.cost(order)
 
 
-def test_the_best_order_stays_the_best_and_ids_can_be_the_reference():
-    graph = small_graph(kept_outputs)
-    reference = graph.eliminable[::-1]
-    envs = [VertexEnv(graph), VertexEnv(graph, shaping=reference, normalise=True)]
-    orders = jnp.asarray(list(itertools.permutations(range(len(graph.eliminable)))))
-
-    def returns(env):
-        def play(order):
-            def step(state, slot):
-                state, reward, _ = env.transition(state, slot)
-                return state, reward
-
-            return jax.lax.scan(step, env.init(), order)[1].sum()
-
-        return np.asarray(jax.jit(jax.vmap(play))(orders))
-
-    plain, shaped = map(returns, envs)
-    ids = np.asarray(graph.eliminable)[orders]
-    np.testing.assert_array_equal(plain, [-graph.cost(map(int, order)) for order in ids])
-    expected = (plain + graph.cost(reference)) / classical(graph, "multiplications")
-    np.testing.assert_allclose(shaped, expected, rtol=1e-5, atol=1e-6)
-
-
 def tight(x):
     """A chain, whose only order costs exactly the bound."""
     return jnp.exp(jnp.sin(x))
@@ -152,17 +127,3 @@ def test_a_free_graph_is_not_divided_by_zero():
     assert classical(env.graph, "executed") == 0
     state, reward, _ = jax.jit(lambda: env.transition(env.init(), 0))()
     assert (bool(state.terminated), float(reward)) == (True, 0.0)
-
-
-def test_gymnasium_environments_take_the_options():
-    graph, options = small_graph(kept_outputs), {"shaping": "classical", "normalise": True}
-    env, single = VertexEnv(graph, **options), GymVertexEnv(graph, **options)
-    single.reset()
-    vector = GymVectorEnv(2, TaskDistribution.of([graph], **options))
-    vector.reset()
-    transition = jax.jit(env.transition)
-    expected = [float(transition(env.init(), slot)[1]) for slot in (2, -1)]
-    np.testing.assert_array_equal(vector.step(np.array([2, -1]))[1], expected)
-    _, reward, _, _, info = single.step(2)
-    assert reward == expected[0]
-    assert info["cost"] == new_game(graph, "multiplications").price(graph.node(graph.eliminable[2]))

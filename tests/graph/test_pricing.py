@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import veenv
 from veenv.env.env import VertexEnv
 from veenv.graph.graph import COST_MODELS, CostRecord, counts_additions
-from veenv.graph.tableau import Tableau, eliminate_counted
+from veenv.graph.tableau import eliminate_counted
 
 
 def by_structures(graph, order, cost):
@@ -79,11 +78,3 @@ def test_pricing_ends_where_an_order_is_of_no_interest():
         price = graph.cost(order, "operations")
         assert graph.cost_within(order, "operations", price) == price
         assert price // 2 < graph.cost_within(order, "operations", price // 2) <= price
-
-
-def test_edges_that_nobody_asks_for_are_not_formed():
-    edges = [(0, 2, 2.0), (1, 2, 3.0), (2, 3, 5.0), (2, 4, 7.0), (0, 3, 1.0)]
-    tableau = Tableau(5, edges, unwanted={(1, 3), (0, 4)})
-    tableau.eliminate(2, operator.mul, operator.add)
-    assert tableau.preds == [{}, {}, {}, {0: 11.0}, {1: 21.0}]
-    assert [[*s] for s in tableau.succs] == [[3], [4], [], [], []]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,19 +107,3 @@ def cheapest(graph: EdgeGraph, cost: str = "executed") -> int:
                     layer[after] = min(total, layer.get(after, total))
         best = layer
     return min(best.values())
-
-
-def separates(
-    cut: Collection[int],
-    rows: Mapping[int, Sequence[int]],
-    first: Iterable[int],
-    ends: Collection[int],
-) -> bool:
-    """Whether no path from `first` through `rows` reaches an end without meeting the cut."""
-    stack = [x for x in first if x not in cut]
-    while stack:
-        x = stack.pop()
-        if x in ends:
-            return False
-        stack += [y for y in rows.get(x, ()) if y not in cut]
-    return True

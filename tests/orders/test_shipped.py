@@ -152,22 +152,6 @@ def test_the_refresh_keeps_graphs_of_other_versions_apart(tmp_path, monkeypatch)
     assert Order.load(tmp_path / f"{name}.jax-9.8.json").fingerprint == fingerprint(other)
 
 
-def test_the_refresh_stops_at_a_broken_file(tmp_path, capsys):
-    (tmp_path / "Robertson.json").write_text("{")
-    config = refresh.Config(tasks=("Robertson",), budget="1s", method="reverse", folder=tmp_path)
-    assert refresh.main(config) == 2
-    assert "Robertson.json: not valid JSON" in capsys.readouterr().err
-    assert (tmp_path / "Robertson.json").read_text() == "{"
-
-
-def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
-    config = refresh.Config(tasks=("robertson",), budget="1s", method="markowitz", folder=tmp_path)
-    assert refresh.main(config) == 0
-    assert capsys.readouterr().out.startswith("Robertson: multiplications ")
-    order = Order.load(tmp_path / "Robertson.json")
-    assert order.ids_for(graph_of("Robertson"))
-
-
 PROVED = "PropaneCombustion LSTM LIF Robertson HumanHeartDipole RobotArm_6DOF mlp".split()
 PROVED = [(name, "multiplications") for name in PROVED]
 PROVED += [(name, "executed") for name in ("mlp", "HumanHeartDipole", "BlackScholes")]

@@ -59,17 +59,6 @@ def test_rows_of_the_file_are_kept_and_replaced_by_name(tmp_path):
     assert table["rows"] == [["one", "a", "7"], ["two", "b", ""], ["one", "c", "1,234"]]
 
 
-def test_an_interrupted_benchmark_leaves_its_rows(tmp_path):
-    def broken():
-        yield from filled()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        recorded("name", broken(), tmp_path / "name.json", "command", whole=True)
-    document = json.loads((tmp_path / "name.json").read_text(encoding="utf-8"))
-    assert [len(table["rows"]) for table in document["tables"]] == [2, 1]
-
-
 def test_tables_that_an_interrupted_benchmark_did_not_reach_stay(tmp_path):
     def pair(end):
         for name in ("one", "two"):

@@ -11,10 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from veenv import Order, tasks
-from veenv.env.rewards import classical_costs
-from veenv.tasks.user import trace_task
-
 ROOT = Path(__file__).parents[2]
 TRAIN = ("train.py", "--task", "RoeFlux_1d", "--time-limit", "10m", "--timing", "0")
 SEARCH = ("search.py", "--task", "RoeFlux_1d", "--budget", "10m", "--timing", "0")
@@ -80,17 +76,3 @@ def test_an_interrupt_of_a_search(delay, tmp_path, monkeypatch):
         assert "Traceback" not in complaint
     else:
         assert (code, complaint) == (130, "interrupted\n")
-
-
-@pytest.mark.slow
-def test_a_large_task_has_its_known_order_before_the_first_step(tmp_path):
-    process = start("train.py", "--task", "Satellite_RK4", folder=tmp_path)
-    deadline = time.monotonic() + 120
-    while not (found := list(tmp_path.glob("runs/*/*/order.json"))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.kill()
-    process.communicate()
-    graph = trace_task(tasks.get("Satellite_RK4"))
-    cost = graph.cost(Order.load(found[0]).ids)
-    assert cost <= min(classical_costs(graph, "multiplications").values())
-    assert not (found[0].parent / "metrics.jsonl").exists()

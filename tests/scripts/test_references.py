@@ -11,7 +11,6 @@ from scripts.data import refresh_references
 from scripts.data.refresh_references import Config, main
 from veenv.env.factory import task_graph
 from veenv.orders.order import Order, fingerprint
-from veenv.tasks.evaluation_sets import FAMILIES
 
 TASKS = "HumanHeartDipole", "VanDerPol_RK4"
 
@@ -86,23 +85,6 @@ def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, ca
     Order.from_graph(task_graph("Robertson"), task_graph("Robertson").reverse(), "other").save(path)
     with pytest.raises(ValueError, match="order 'other' is for no function of a test set"):
         main(dataclasses.replace(empty, orders=(path,)))
-
-
-def test_random_functions_are_chosen_by_what_there_is_to_gain(config, monkeypatch):
-    family, _ = FAMILIES["scalar-small"]
-    monkeypatch.setitem(FAMILIES, "scalar-small", (family, 2))
-    main(dataclasses.replace(config, sets=("scalar-small",), tasks=(), proof="100ms"))
-    document, known = read(config)
-    members, solved = document["sets"]["scalar-small"], document["sets"]["solved"]
-    assert len(members) == 2
-    for name, one in known.items():
-        assert one["classical"] >= 1.03 * one["cost"]
-        assert (one["cost"] == one["bound"]) == (name in solved)
-        assert (name in members) == (name not in solved)
-    draws = {int(name.split()[1]) for name in known} | {
-        *map(int, document["left_out"]["scalar-small"])
-    }
-    assert draws == set(range(max(draws) + 1))
 
 
 def test_an_unknown_set_is_refused(config):

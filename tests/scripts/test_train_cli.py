@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from veenv import Order
-from veenv.agents.cli.commands.report import ReportArgs
-from veenv.agents.config.args import TrainArgs, parse, parse_duration, parse_training, task_names
+from veenv.agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from veenv.agents.config.help import HEADINGS
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import options
@@ -86,17 +85,6 @@ def test_help_has_an_example_then_every_option_in_a_group(monkeypatch, capsys):
     assert "(default 0)" in said
     assert "(default 1)" in said
     assert "None" not in said
-
-
-def test_a_short_help_has_what_is_no_option_too(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["veenv-report", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        parse(ReportArgs)
-    said = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert said.startswith("Example: veenv-report runs/")
-    assert re.search(r"\nOptions\n  RUN +Folder of a training run", said)
-    assert "--cost multiplications|executed|operations\n" in said
 
 
 UPDATES = 10

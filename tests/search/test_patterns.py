@@ -16,11 +16,10 @@ from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph
 from tests.sampling import few, spared
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
-from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
-from veenv.search.exact.patterns import Patterns, least_change, make_patterns, single_patterns
+from veenv.search.exact.patterns import Patterns, least_change, make_patterns
 from veenv.search.kernels.compilation import compiled
 from veenv.search.kernels.kernels import copy_state, eliminate
 from veenv.search.problem import Problem, prepare
@@ -154,20 +153,6 @@ def test_a_sum_and_its_terms_share_the_price():
     problem = prepare(graph.graph())
     assert vertex_bounds(problem).sum() == 0
     assert patterns_of(problem).total == 2 == cheapest(graph)
-
-
-def test_tables_take_from_the_budget(task_graph):
-    problem = prepare(task_graph("mlp"), "executed")
-    bounds = vertex_bounds(problem)
-    tracker = tracker_of(problem, evaluations=20)
-    some = make_patterns(problem, tracker, bounds)
-    assert bounds.sum() <= some.total < 188
-    assert tracker.spent()
-    spent = make_patterns(problem, tracker, bounds)
-    assert spent.total == single_patterns(bounds).total == bounds.sum()
-    result = search(task_graph("mlp"), "exact", cost="executed", budget=20_000)
-    assert (result.cost, result.optimal) == (188, True)
-    assert result.evaluations < 20_000
 
 
 def test_large_graphs_and_empty_arrays_have_no_tables(task_graph):

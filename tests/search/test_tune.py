@@ -86,16 +86,6 @@ def test_auxiliary_outputs_are_anything(mode):
         assert aux == {"text": "text", "max": max, "n": 3}
 
 
-def test_holomorphic_functions():
-    def fun(z):
-        return jnp.exp(z) * z[::-1] / (1 + z * z)
-
-    z = jax.lax.complex(X, jnp.cos(X))
-    jacobian = tune(fun, z, holomorphic=True, budget="1s", cache=False)
-    expected = jax.jacrev(fun, holomorphic=True)(z)
-    np.testing.assert_allclose(jacobian(z), expected, 1e-5, 1e-6)
-
-
 def test_under_jit_vmap_and_grad(x64):
     def f(x):
         return jnp.sin(x) * jnp.roll(x, 1)
@@ -170,20 +160,6 @@ def test_python_code_may_look_at_other_arguments():
     assert_same(jacobian(X, 3, "cos"), jax.jacrev(f)(X, 3, "cos"))
 
 
-def test_a_function_without_forward_mode():
-    @jax.custom_vjp
-    def clipped(x):
-        return x * 1.0
-
-    clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1.0, 1.0),))
-
-    def f(x):
-        return clipped(jnp.sin(x)) * 0.5
-
-    jacobian = tune(f, X, budget="1s", cache=False)
-    np.testing.assert_allclose(jacobian(X), jax.jacrev(f)(X), rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -198,11 +174,6 @@ def test_a_function_without_forward_mode():
 def test_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         tune(jnp.sin, X, **{"budget": "5s", **arguments})
-
-
-def test_what_jax_cannot_differentiate_raises_as_jax_does():
-    with pytest.raises(TypeError):
-        tune(lambda x: x * 2, 3, budget="20s", cache=False)  # an integer
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from veenv.agents.devices import place
 from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.trainer import Trainer
-from veenv.agents.ppo.updates import anneal, fit, minibatch_indices
+from veenv.agents.ppo.updates import fit, minibatch_indices
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
 from veenv.env import WideCount
@@ -150,7 +150,3 @@ def test_minibatches_of_awkward_sizes(steps, shape):
     assert indices.shape == shape
     for epoch in indices.reshape(2, -1):
         assert len(set(epoch.tolist())) == epoch.size
-
-
-def test_anneal():
-    assert [float(anneal(4.0, 2.0, jnp.float32(p))) for p in (0.0, 0.5, 1.0, 2.0)] == [4, 3, 2, 2]

@@ -78,8 +78,6 @@ def _at():
 BOTH = {"argnums": (0, 1)}
 CASES = [
     case("dopri8_saved", _final(dfx.Dopri8(), _at), X, RATES, **BOTH),
-    case("reversible_heun", _final(dfx.ReversibleHeun()), X, RATES, **BOTH),
-    case("kvaerno3", _final(dfx.Kvaerno3(), **ADAPTIVE), X, RATES, **BOTH),
     case("kvaerno5", _final(dfx.Kvaerno5(), **ADAPTIVE), X, RATES, **BOTH),
     case("dense_output", _dense, X, RATES, **BOTH), case("stochastic", _noisy, X, RATES, **BOTH),
     case("controlled", _controlled, X, uniform(4, 2, seed=1), **BOTH),

@@ -22,23 +22,6 @@ def _product(x, y):
     return e3nn.tensor_product(left, right).array
 
 
-def _gate(x):
-    return e3nn.gate(e3nn.IrrepsArray("3x0e + 1o", x)).array
-
-
-def _norm_activation(x):
-    return e3nn.norm_activation(e3nn.IrrepsArray("1o + 0e", x), [jnp.tanh, jax.nn.gelu]).array
-
-
-def _rotated(angles):
-    x = e3nn.IrrepsArray("1o + 2e", jnp.asarray(normal(8)))
-    return x.transform_by_angles(*angles).array
-
-
-def _radial(distance):
-    return e3nn.bessel(distance, 4, x_max=2.0) * e3nn.poly_envelope(5, 2)(distance)[..., None]
-
-
 def _message(positions, weights):
     """One equivariant message: harmonics of the edges, weighted by a radial function."""
     edges = positions[jnp.array([1, 2, 0])] - positions
@@ -68,10 +51,6 @@ def _linear():
 CASES = [
     case("spherical_harmonics", _harmonics, normal(2, 3)),
     case("tensor_product", _product, normal(4), normal(4, seed=1), argnums=(0, 1)),
-    case("gate", _gate, normal(6)),
-    case("norm_activation", _norm_activation, normal(4)),
-    case("rotation", _rotated, uniform(3)),
-    case("radial_basis", _radial, uniform(3, low=0.4, high=1.5)),
     case("message", _message, normal(3, 3), uniform(3), argnums=(0, 1)),
     _linear(),
 ]

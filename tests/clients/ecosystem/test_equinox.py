@@ -33,14 +33,6 @@ def _plain(model, x):
     return model(x)
 
 
-def _mapped(model, x):
-    return jax.vmap(model)(x)
-
-
-def _recurrent(model, x):
-    return jax.lax.scan(lambda h, row: (model(row, h), h), jnp.full(3, 0.1), x)[0]
-
-
 def _long_recurrent(model, x):
     """An LSTM whose state is a pair."""
     state = (jnp.full(3, 0.1), jnp.full(3, 0.2))
@@ -86,9 +78,7 @@ def _cases():
         return [
             _module("perceptron", lambda: eqx.nn.MLP(3, 2, 4, 2, key=KEY), _plain, 3),
             _module("convolution", lambda: eqx.nn.Conv1d(1, 2, 3, key=KEY), _plain, 1, 5),
-            _module("layer_norm", lambda: eqx.nn.LayerNorm(4), _mapped, 2, 4),
             _module("group_norm", lambda: eqx.nn.GroupNorm(2, 4), _plain, 4, 3),
-            _module("gru", lambda: eqx.nn.GRUCell(2, 3, key=KEY), _recurrent, 3, 2),
             _module("lstm", lambda: eqx.nn.LSTMCell(2, 3, key=KEY), _long_recurrent, 3, 2),
             _module(
                 "attention", lambda: eqx.nn.MultiheadAttention(2, 4, key=KEY), _self_attention, 3, 4

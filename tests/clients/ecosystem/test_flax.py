@@ -31,13 +31,6 @@ class _Convolution(nn.Module):
         return nn.Dense(2, **F64)(nn.GroupNorm(num_groups=1, **F64)(x).reshape(x.shape[0], -1))
 
 
-class _BatchNormalised(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        x = nn.Dense(3, **F64)(x)
-        return nn.silu(nn.BatchNorm(use_running_average=False, **F64)(x))
-
-
 class _Attention(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -103,14 +96,10 @@ def _cases():
         return [
             _linen(_Perceptron(), normal(2, 3), name="perceptron"),
             _linen(_Convolution(), normal(2, 4, 4, 1), name="convolution"),
-            _linen(_BatchNormalised(), normal(4, 2), name="batch_norm"),
             _linen(_Attention(), normal(3, 4), name="attention", zero=True),
             _linen(_Scanned(), normal(2, 3), name="scanned_remat"),
             _linen(_Recurrent(), normal(2, 3, 2), name="lstm"),
-            _linen(_Recurrent(nn.GRUCell), normal(2, 3, 2), name="gru"),
             _nnx("nnx_residual", _Residual, 2, 3),
-            _nnx("nnx_convolution", lambda rngs: nnx.Conv(1, 2, (3,), rngs=rngs, **F64), 2, 5, 1),
-            _nnx("nnx_low_rank", lambda rngs: nnx.LoRA(3, 2, 3, rngs=rngs, **F64), 2, 3),
         ]
 
 

@@ -27,11 +27,6 @@ def _pair(make, **options):
     return lambda r: make(DISPLACEMENT, **options)(r)
 
 
-def _by_parameters(sigma, epsilon):
-    distances = jnp.linalg.norm(R[:3] - R[3:], axis=-1)
-    return energy.lennard_jones(distances, sigma, epsilon)
-
-
 def _forces(r):
     return quantity.force(energy.morse_pair(DISPLACEMENT, epsilon=0.5))(r)
 
@@ -46,13 +41,6 @@ def _steps(r):
     init, step = simulate.nve(energy.soft_sphere_pair(DISPLACEMENT, sigma=1.5), SHIFT, 1e-2)
     state = init(jax.random.key(0), r, kT=0.3)
     return jax.lax.fori_loop(0, 2, lambda _, s: step(s), state).position
-
-
-def _thermostat(r):
-    init, step = simulate.nvt_nose_hoover(
-        energy.soft_sphere_pair(DISPLACEMENT, sigma=1.5), SHIFT, 1e-2, kT=0.3, chain_length=2
-    )
-    return step(init(jax.random.key(0), r)).position
 
 
 @functools.cache
@@ -72,11 +60,9 @@ def _neighbours(r):
 CASES = [
     case("lennard_jones", _pair(energy.lennard_jones_pair), R),
     case("morse", _pair(energy.morse_pair, epsilon=0.5, per_particle=True), R),
-    case("soft_sphere", _pair(energy.soft_sphere_pair, sigma=1.6), R),
-    case("parameters", _by_parameters, np.asarray(1.1), np.asarray(0.7), argnums=(0, 1)),
     case("bonds", _bonds, R, np.asarray(0.9), argnums=(0, 1)),
     case("forces", _forces, R), case("neighbour_list", _neighbours, R),
-    case("constant_energy_steps", _steps, R), case("thermostat_step", _thermostat, R),
+    case("constant_energy_steps", _steps, R),
 ]  # fmt: skip
 
 

@@ -59,19 +59,12 @@ def _alignment(logits):
     return optax.ctc_loss(logits[None], padding, labels, ends)
 
 
-def _perturbed(x):
-    """Differentiable sorting by perturbations with a fixed key."""
-    smooth = optax.perturbations.make_perturbed_fun(jax.nn.relu, num_samples=4, sigma=0.5)
-    return smooth(jax.random.key(0), x)
-
-
 RATE = np.asarray(0.1)
 BOTH = {"argnums": (0, 1)}
 CASES = [
     case("adamw_scheduled", _trained(_scheduled), normal(3), RATE, **BOTH),
-    case("lamb", _trained(optax.lamb), normal(3), RATE, **BOTH),
     case("lbfgs_line_search", _line_search, normal(3), oracle=jax.jacfwd, tol=1e-7),
-    case("ctc", _alignment, normal(4, 3)), case("perturbed", _perturbed, normal(3)),
+    case("ctc", _alignment, normal(4, 3)),
 ]  # fmt: skip
 
 

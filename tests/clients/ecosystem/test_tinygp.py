@@ -11,7 +11,7 @@ from tests.engine.corpus.case import case, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 tinygp = library("tinygp")
-from tinygp import GaussianProcess, kernels, transforms
+from tinygp import GaussianProcess, kernels
 
 T = np.array([0.1, 0.5, 0.9, 1.6, 2.2])
 
@@ -20,18 +20,8 @@ def _smooth(scale, width):
     return scale**2 * kernels.ExpSquared(width) + kernels.Matern32(2.0 * width)
 
 
-def _periodic(scale, width):
-    return kernels.ExpSineSquared(scale=1.3, gamma=width) * kernels.RationalQuadratic(
-        scale, alpha=1.5
-    )
-
-
 def _celerite(scale, width):
     return kernels.quasisep.SHO(omega=width, quality=2.0, sigma=scale)
-
-
-def _matern(scale, width):
-    return kernels.quasisep.Matern52(scale=width, sigma=scale)
 
 
 def _likelihood(kernel):
@@ -51,21 +41,12 @@ def _prediction(kernel):
     return fun
 
 
-def _learned_metric(factor, data):
-    points = jnp.stack([T, jnp.sin(T)], axis=1)
-    kernel = transforms.Linear(factor, kernels.ExpSquared())
-    return GaussianProcess(kernel, points, diag=0.1).log_probability(data)
-
-
 HYPER, DATA = uniform(3), normal(5)
 BOTH = {"argnums": (0, 1)}
 CASES = [
     case("likelihood", _likelihood(_smooth), HYPER, DATA, **BOTH),
-    case("likelihood_periodic", _likelihood(_periodic), HYPER, DATA, **BOTH),
     case("likelihood_oscillator", _likelihood(_celerite), HYPER, DATA, **BOTH),
-    case("likelihood_scalable", _likelihood(_matern), HYPER, DATA, **BOTH),
     case("prediction", _prediction(_smooth), HYPER, DATA, zero=True, **BOTH),
-    case("learned_metric", _learned_metric, uniform(2, 2), DATA, **BOTH),
 ]
 
 

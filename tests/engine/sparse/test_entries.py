@@ -15,7 +15,6 @@ from veenv.measure.arithmetic import multiplications_in
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
 ENDS = np.array([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 5]])
-WEIGHTS = np.array([[0.5, -1.2], [0.3, 0.7]])
 
 
 def flat_blocks(z):
@@ -27,12 +26,6 @@ def springs(z):
     d = p[ENDS[0]] - p[ENDS[1]]
     force = d * jnp.exp(-jnp.sum(d * d, axis=-1, keepdims=True))
     return jnp.zeros((6, 2)).at[ENDS[0]].add(force).at[ENDS[1]].add(-force).ravel()
-
-
-def graph_layer(z):
-    h = z.reshape(6, 2)
-    messages = jax.ops.segment_sum(jnp.tanh(h[ENDS[0]] @ WEIGHTS), ENDS[1], 6)
-    return jnp.tanh(messages + h).ravel()
 
 
 def brusselator(z):
@@ -51,11 +44,6 @@ def padded_grid(z):
     return (inner * (u[2:, 1:-1] + u[1:-1, :-2] - 4 * inner)).ravel()
 
 
-def wrapped_grid(z):
-    u = jnp.pad(z.reshape(3, 4), ((0, 0), (1, 1)), mode="wrap")
-    return (u[:, 1:-1] ** 2 * (u[:, 2:] - u[:, :-2])).ravel()
-
-
 def cameras(z):
     """Bundle adjustment in small: poses and points, gathered for each observation."""
     poses, points = z[:4].reshape(2, 2), z[4:].reshape(4, 2)
@@ -69,11 +57,10 @@ def rows(x, indices):
 
 CASES = {
     "permutation": lambda x: jnp.sin(x)[PERM], "flat_blocks": flat_blocks, "springs": springs,
-    "graph_layer": graph_layer, "cameras": cameras, "padded_grid": padded_grid,
+    "cameras": cameras, "padded_grid": padded_grid,
     "set": lambda x: x.at[3:7].set(x[:4] ** 2),
     "set_indices": lambda x: jnp.sin(x).at[np.array([1, 5, 30])].set(x[:3] ** 2),
     "add_twice": lambda x: jnp.sin(x).at[np.array([1, 1, 30])].add(x[:3] ** 2),
-    "get_filled": lambda x: x.at[np.array([1, 50])].get(mode="fill", fill_value=3.0) * 2,
     "segment_sum": lambda x: jax.ops.segment_sum(x * x, SEGMENTS, 5),
     "take_along_axis": lambda x: jnp.take_along_axis(x.reshape(3, 4) ** 2,
         np.array([[0], [3], [1]]), 1),
@@ -86,23 +73,16 @@ CASES = {
         np.arange(1.0, 13).reshape(3, 2, 2), (2,), [(1, 2)], rhs_dilation=(2,)),
     "dynamic_slices": lambda x: jax.lax.dynamic_update_slice(x,
         jnp.sin(jax.lax.dynamic_slice(x, (7,), (4,))), (2,)),
-    "reversed": lambda x: x.reshape(3, 4)[::-1, ::-1].T.ravel() ** 2,
     "diagonal_beside": lambda x: jnp.exp(x)[PERM] * x,
     "dilated_pad": lambda x: jax.lax.pad(x.reshape(3, 4) ** 2, 0.0, [(1, -1, 1), (-1, 2, 2)]),
     "brusselator": lambda x: jnp.concatenate([brusselator(x)]),
     "sum_of_many_bands": lambda x: brusselator(jnp.concatenate([x, x[:4], x, x[-4:]])),
-    "rolled": lambda x: jnp.roll(x, 1) * x - 2 * x + jnp.roll(x, -1) * x,
-    "wrapped_grid": lambda x: wrapped_grid(x),
-    "tiled": lambda x: jnp.tile(x * x, 2) * jnp.repeat(x, 2),
     "diagonal": lambda x: jnp.diagonal(x[:9].reshape(3, 3)) ** 2,
-    "trace": lambda x: jnp.trace(x[:9].reshape(3, 3)) * x,
     "diagonal_matrix": lambda x: jnp.diag(x[:4] ** 2) * 3,
     "triangle": lambda x: jnp.tril(x[:9].reshape(3, 3)) ** 2,
     "known_select": lambda x: jnp.where(PERM > 5, x * x, jnp.where(PERM > 3, x[::-1], 0)),
     "one_branch_known": lambda x: jnp.where(PERM > 5, jnp.log(x), 1.0) * x,
-    "scalars": lambda x: jnp.stack([x[0] * x[1], jnp.sin(x[2]), x[0]]),
     "set_a_number": lambda x: (x * 2).at[1].set(x[0] * x[2]) * x,
-    "subtracted": lambda x: x.at[np.array([3, 1, 3])].subtract(x[:3] ** 2) * x,
     "multiplied": lambda x: x.at[PERM[:3]].multiply(x[3:6], unique_indices=True),
     "running": lambda x: jnp.cumsum(x.reshape(3, 4) ** 2, 1) * jnp.cumprod(x.reshape(3, 4), 0),
     "pooled": lambda x: jax.lax.reduce_window(x.reshape(3, 4) ** 2, 0.0, jax.lax.add, (2, 2),
@@ -110,7 +90,6 @@ CASES = {
     "product": lambda x: jnp.sin(x.reshape(3, 4)) @ x.reshape(3, 4).T,
     "sum": lambda x: x.sum() * x,
     "scan": lambda x: jax.lax.scan(lambda c, a: (c * a, c + a), 1.0, x)[1],
-    "two_convolved": lambda x: jnp.convolve(x[:8], x[8:] ** 2),
     "grouped_convolution": lambda x: jax.lax.conv_general_dilated(x.reshape(1, 2, 6),
         np.arange(1.0, 7).reshape(2, 1, 3), (1,), "SAME", feature_group_count=2),
 }  # fmt: skip
@@ -203,16 +182,6 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
     np.testing.assert_allclose(np.asarray(one + 2 * one), 3 * dense[0], rtol=1e-12)
     np.testing.assert_allclose(x[0] @ one, x[0] @ dense[0], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(np.asarray(one.T @ one), dense[0].T @ dense[0], atol=1e-12)
-
-
-def test_signs_are_no_factors(x64):
-    """Differences of gathered numbers take no multiplication by -1."""
-    at = np.array([1, 0, 3, 2, 2])
-    jacobian = veenv.jacve(lambda x: (x[at] - x[at[::-1]])[at], sparse_representation=True)
-    expected = quick_jit(jax.jacrev(lambda x: (x[at] - x[at[::-1]])[at]))(jnp.ones(4))
-    np.testing.assert_array_equal(np.asarray(quick_jit(jacobian)(jnp.ones(4))), expected)
-    jaxpr = jax.make_jaxpr(lambda x: jacobian(x).values())(jnp.ones(4))
-    assert not any(e.primitive.name == "mul" for e in jaxpr.eqns)
 
 
 def test_sums_of_entries_are_eliminated_where_the_order_has_them(x64):

@@ -54,17 +54,8 @@ def of_indices(u, data, order):
     return chain(u, data)[order] + jnp.zeros(CORNERS).at[order].add(u[:3])[:3]
 
 
-def of_sums(u, data, order):
-    return jnp.cumsum(chain(u, data))
-
-
 def of_cases(u, data, order):
     return jnp.where(data > 0, chain(u, data), u * jnp.sum(u))
-
-
-def of_factors(u, data, order):
-    sparse = np.array([[0, 2.0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 3], [0, 1, 0, 0]])
-    return (jnp.asarray(sparse) @ chain(u, data)) * jnp.where(data > 0.5, data, 0)
 
 
 def of_solves(u, data, order):
@@ -78,11 +69,6 @@ def of_triangles(u, data, order):
 
 def of_sorted(u, data, order):
     return jnp.sort(chain(u, data))
-
-
-def of_matrices(u, data, order):
-    v = chain(u, data).reshape(2, 2)
-    return jnp.concatenate(jnp.split((v @ v.T).ravel(), 2)[::-1])
 
 
 def assembled(point, added: bool = True):
@@ -119,7 +105,7 @@ def test_blocks_of_elements(point):
 @pytest.mark.parametrize("added", [False, True], ids=["one by one", "added"])
 @pytest.mark.parametrize(
     "point",
-    [of_sums, of_cases, of_factors, of_solves, of_matrices, of_triangles, of_sorted],
+    [of_cases, of_solves, of_triangles, of_sorted],
     ids=lambda f: f.__name__,
 )
 def test_blocks_of_many_kinds(point, added):

@@ -10,8 +10,7 @@ from scipy import sparse as scipy_sparse
 
 import veenv
 from tests.oracles.jacobians import quick_jit
-from tests.sampling import few, spared
-from veenv.engine.sparse.pattern import Numbers, collection
+from tests.sampling import spared
 
 N = 6
 PERM = np.array([3, 0, 2, 5, 1, 4])
@@ -156,14 +155,6 @@ def test_a_batch(name, x64):
     assert batch.to_bcoo().shape == dense.shape
 
 
-def test_a_batch_of_nothing():
-    batch = jax.vmap(veenv.jacve(lambda x: jnp.ones(2), sparse_representation=True))(
-        jnp.ones((3, 4))
-    )
-    assert batch.shape == (3, 2, 4)
-    assert batch.todense().shape == (3, 2, 4)
-
-
 def test_scan_carries_a_jacobian(x64):
     fun = veenv.jacve(banded, sparse_representation=True)
 
@@ -194,23 +185,6 @@ def test_what_cannot_be_done_is_said():
     cut = veenv.jacve(lambda x, i: jax.lax.dynamic_slice(x, (i,), (4,)), sparse_representation=True)
     with pytest.raises(ValueError, match="computed"):
         jax.jit(lambda x, i: cut(x, i).values())(jnp.ones(64), 2)
-
-
-def test_numbers_are_added_up_however_many_come_together():
-    """None, one, a few or many for a result, and all of these for different results."""
-    rng = np.random.default_rng(0)
-    for trial in range(60):
-        size, total = int(rng.integers(1, 80)), int(rng.integers(0, 400)) * (trial > 1)
-        hit = rng.integers(0, size, max(1, size // int(rng.integers(1, 9))))
-        results, order = np.sort(rng.choice(hit, total)), rng.permutation(total)
-        numbers, expected = rng.normal(size=total), np.zeros(size)
-        np.add.at(expected, results, numbers[order])
-        collect = collection(order, results, size, total)
-        np.testing.assert_allclose(collect.on_host(numbers), expected, atol=1e-12)
-        if trial < few(4, of=6):
-            given = jnp.asarray(numbers, jnp.float32)
-            for found in (collect(given), Numbers(given).collected(collect).array()):
-                np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_representation_is_one_line():
