@@ -13,7 +13,7 @@ import veenv
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-N = 520
+N = 370
 FIRST, SECOND = np.random.default_rng(0).integers(0, N, (2, 2 * N))
 
 

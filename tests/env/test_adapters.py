@@ -11,9 +11,8 @@ from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from tests.sampling import spared
 from veenv.env import VertexEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
-from veenv.env.encode import Spec
 from veenv.env.random_play import random_episode, random_episodes
-from veenv.env.task_set import TaskDistribution, stack_params
+from veenv.env.task_set import TaskDistribution
 from veenv.graph.linearisation import make_graph
 from veenv.testing import check_env
 
@@ -40,13 +39,6 @@ def test_gymnax_episode_resets_itself(graph, split_done):
         np.testing.assert_array_equal(obs.features, first.features)
         assert int(state.num_steps) == 0
         assert not state.terminated
-
-
-def test_gymnax_params_know_the_length_of_episodes(graph):
-    env = VertexEnv(graph, spec=Spec.of(graph, "multiplications").padded(num_actions=9))
-    assert int(GymnaxEnv(env).default_params.max_steps_in_episode) == len(graph.eliminable) == 4
-    both = stack_params([env.default_params, env.default_params])
-    assert both.max_steps_in_episode.tolist() == [4, 4]
 
 
 def test_gymnax_flat_observation(graph):

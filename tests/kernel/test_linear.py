@@ -91,7 +91,8 @@ def of_large(a: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("points", [COUNT, 1])
 def test_large_matrices_as_loops_and_for_a_few_points_by_lapack(points: int):
-    assert_equal(of_large, definite(LARGE)[-points:], matrices(LARGE, 10)[-points:])
+    every = of_large if points > 1 else lambda a, x: of_large(a, x)[::2]
+    assert_equal(every, definite(LARGE)[-points:], matrices(LARGE, 10)[-points:])
 
 
 @pytest.mark.parametrize("points", [COUNT, 1])

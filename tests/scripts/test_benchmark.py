@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts import benchmark
 from scripts.benchmarks.tables import Table, recorded
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -96,13 +95,3 @@ def test_a_wrong_name_is_one_line(arguments, said, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert error.startswith(f"error: {said}")
     assert error.count("\n") == 1
-
-
-def test_a_package_that_is_missing_is_named(monkeypatch, tmp_path, capsys):
-    monkeypatch.setitem(sys.modules, "blackjax", None)  # as where it is not installed
-    monkeypatch.delitem(sys.modules, "scripts.benchmarks.functions.solves", raising=False)
-    with pytest.raises(SystemExit) as stopped:
-        benchmark.run(["libraries", "--out", str(tmp_path / "libraries.json")])
-    said = capsys.readouterr()
-    assert stopped.value.code not in (0, None)
-    assert "needs the package 'blackjax'" in f"{said.err}{stopped.value.code}"

@@ -153,10 +153,3 @@ def test_a_sum_and_its_terms_share_the_price():
     problem = prepare(graph.graph())
     assert vertex_bounds(problem).sum() == 0
     assert patterns_of(problem).total == 2 == cheapest(graph)
-
-
-def test_large_graphs_and_empty_arrays_have_no_tables(task_graph):
-    problem = prepare(task_graph("BlackScholes_Jacobian"))
-    assert patterns_of(problem).total == vertex_bounds(problem).sum()
-    graph = make_graph(lambda x: jnp.sum(jnp.sin(x) * x) + jnp.sum(jnp.cos(x)))(jnp.ones(0))
-    assert patterns_of(prepare(graph)).total == 0
