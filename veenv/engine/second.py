@@ -60,12 +60,12 @@ def hessian(
     holomorphic: bool = False,
     kernel: KernelMode = "auto",
 ) -> Callable[P, Any]:
-    """Returns the Hessian of a function, by elimination of its gradient (or Jacobian).
+    """Returns a function that computes the Hessian of `fun`, by eliminating its gradient.
 
-    Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
-    of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands. In a
-    trace `jax.hessian` or reverse mode of the gradient takes its place, or one kernel, where that
-    is predicted to be faster and gives the same. A function without a reverse mode (`while_loop`, a
+    Below the diagonal of a symmetric Hessian nothing is computed. The Hessian of a function with
+    custom derivative rules (`jax.custom_jvp`) may not be symmetric, and is computed whole. In a
+    trace `jax.hessian`, reverse mode of the gradient or one kernel is used instead where it is
+    predicted to be faster and returns the same. A function without a reverse mode (`while_loop`, a
     rule that cannot be transposed) is differentiated forwards twice, in orders that allow it.
 
     Args:
@@ -106,11 +106,12 @@ def hessian(
 
 
 def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
-    """Returns the sum of the second derivatives of `fun` by each number of one argument.
+    """Returns a function that computes the Laplacian of `fun` by one argument.
 
-    Value, first derivatives and Laplacian of every variable are carried forward together; there is
-    no Hessian. Reference: Li et al., *A computational framework for neural network-based
-    variational Monte Carlo with Forward Laplacian* (2024).
+    It is the sum of the second derivatives by each number. Value, first derivatives and Laplacian
+    of every variable are carried forward together; there is no Hessian. Reference: Li et al., *A
+    computational framework for neural network-based variational Monte Carlo with Forward Laplacian*
+    (2024).
 
     Args:
       fun: function of pytrees of arrays, with output a pytree of floating-point arrays.
