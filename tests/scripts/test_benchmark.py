@@ -50,6 +50,7 @@ def test_rows_of_the_file_are_kept_and_replaced_by_name(tmp_path):
     def again():
         table = Table("task", "method", "steps/s", key=2)
         yield table
+        assert [row[:2] for row in table.known] == [("one", "a"), ("two", "b")]
         table.add("one", "a", 7)
         table.add("one", "c", 1234.5)
 
