@@ -438,9 +438,9 @@ def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashabl
 
     Labels that the target has not must be of size one.
     """
-    gone = [i for i, a in enumerate(labels) if a not in target]
-    if gone:
-        mask, labels = lax.squeeze(mask, gone), [a for a in labels if a in target]
+    absent = [i for i, a in enumerate(labels) if a not in target]
+    if absent:
+        mask, labels = lax.squeeze(mask, absent), [a for a in labels if a in target]
     shared = [a for a in target if a in labels]
     order = [labels.index(a) for a in shared]
     mask = mask if order == sorted(order) else mask.transpose(order)
@@ -450,8 +450,8 @@ def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashabl
 
 def reduce_mask(mask: Array, labels: Sequence[Hashable], keep: Sequence[Hashable]) -> Array:
     """Reduces a mask by `any` along the labels that are not in `keep`, to size one."""
-    gone = [i for i, a in enumerate(labels) if a not in keep and mask.shape[i] != 1]
-    return mask.any(axis=tuple(gone), keepdims=True) if gone else mask
+    reduced = [i for i, a in enumerate(labels) if a not in keep and mask.shape[i] != 1]
+    return mask.any(axis=tuple(reduced), keepdims=True) if reduced else mask
 
 
 def both(a: Array | None, b: Array | None) -> Array | None:

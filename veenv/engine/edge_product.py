@@ -271,9 +271,9 @@ class Factor(NamedTuple):
 def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
     """Sums over the labels not in `keep`; the order of the remaining ones is keep's."""
     x, labels, mask = factor
-    gone = [i for i, a in enumerate(labels) if a not in keep]
-    if gone:
-        x = x.sum(axis=tuple(gone))
+    summed = [i for i, a in enumerate(labels) if a not in keep]
+    if summed:
+        x = x.sum(axis=tuple(summed))
     remaining = [a for a in dict.fromkeys(keep) if a in labels]
     if mask is not None:
         mask = align_mask(reduce_mask(mask, labels, remaining), labels, remaining)

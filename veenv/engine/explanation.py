@@ -154,28 +154,28 @@ def explain(
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch must be a positive number of points, got {batch!r}")
     hidden = hiding_aux(fun, has_aux)
-    asked = _Asked(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
-    told: list[Considered] = []  # Jacobians inside come later
+    function = _Function(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
+    choices: list[Considered] = []  # Jacobians inside come later
     explanations: list[Explanation] = []
 
     def tell(considered: Considered) -> None:
-        told.append(considered)
-        if len(told) == 1:
-            explanations.append(_explained(considered, asked, batch))
+        choices.append(considered)
+        if len(choices) == 1:
+            explanations.append(_explained(considered, function, batch))
 
     def run(*args: Any, **kwargs: Any) -> None:
-        asked.by(jacve)(*args, **kwargs)  # auxiliary output may be anything
+        function.by(jacve)(*args, **kwargs)  # auxiliary output may be anything
 
     with watched(tell):
         jax.make_jaxpr(run)(*args, **kwargs)
     if explanations:
         return explanations[0]
     advice = "there is one form only: the function is differentiated as it runs, by its own rules"
-    return Explanation(asked.name, batch, (), (), (advice,))
+    return Explanation(function.name, batch, (), (), (advice,))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Function:
     """A function at a point, and the options of its derivative."""
 
     fun: Callable[..., Any]
@@ -249,12 +249,12 @@ class _Candidate:
         return candidate
 
 
-def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation:
+def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
     first, jax_modes = considered.first, considered.modes
     modes = [
         (m.name, one) for m in jax_modes.modes for one in replace(jax_modes, modes=(m,)).traced()
     ]
-    lin = attempt(asked.linearised, lambda: None)
+    lin = attempt(function.linearised, lambda: None)
     least = min(map(_limit, first))
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
     candidates = [
@@ -268,18 +268,18 @@ def _explained(considered: Considered, asked: _Asked, batch: int) -> Explanation
     if kernel.program is None or price > least_seconds(kernel.program, batch):
         menu = menu_of(considered, kernel, kernel.traced or first[0], jax_modes.in_trace)
         form = menu.cheapest(batch, price)
-    candidates += _unoffered(asked, lin, {one.name for one in candidates})
+    candidates += _unoffered(function, lin, {one.name for one in candidates})
     rows = [row for one in candidates for row in _rows(one, kernel, form, batch)]
     rows.sort(key=lambda row: (row.seconds or inf, not row.taken))
-    lines = _lines(asked)
-    entries = attempt(lambda: asked.entries(lin), lambda: (1, 1))
+    lines = _lines(function)
+    entries = attempt(lambda: function.entries(lin), lambda: (1, 1))
     advice = _advice(rows, candidates, lines, entries, batch)
     first_taken = next(
         (k for k, row in enumerate(rows) if row.taken), 0
     )  # slower forms need no reason
     rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
-    return Explanation(asked.name, batch, tuple(rows), counts, tuple(advice))
+    return Explanation(function.name, batch, tuple(rows), counts, tuple(advice))
 
 
 def _limit(traced: Traced) -> int:
@@ -302,12 +302,14 @@ def _order_name(graph: Graph, ids: tuple[int, ...]) -> str:
     return next((name for name in names if resolve_order(name, graph) == ids), "automatic")
 
 
-def _unoffered(asked: _Asked, lin: Linearisation | None, known: set[str]) -> Iterator[_Candidate]:
+def _unoffered(
+    function: _Function, lin: Linearisation | None, known: set[str]
+) -> Iterator[_Candidate]:
     """Yields JAX's modes that were not considered, with the reason."""
     for name in sorted({"jacfwd", "jacrev"} - known):
-        mode = JaxMode(asked.by(getattr(jax, name)), name=name)
+        mode = JaxMode(function.by(getattr(jax, name)), name=name)
         try:
-            traced = replace(asked.traced(mode.run), name=name)
+            traced = replace(function.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it
             continue
         yield _Candidate(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
@@ -318,11 +320,11 @@ def _why_not(lin: Linearisation | None, name: str) -> str:
     if lin is None or not lin.realify:
         return "its results may be others"
     forward, reverse = num_passes(lin.program)
-    mine, other = (forward, reverse) if name == "jacfwd" else (reverse, forward)
+    passes, passes_of_other = (forward, reverse) if name == "jacfwd" else (reverse, forward)
     if has_infinite_partials(lin) or shut_out(lin, reverse=name == "jacrev"):
         return "it may multiply zero by an infinite partial, which gives NaN"
-    if mine > other:
-        return f"it takes {mine:,} passes, and JAX's other mode {other:,}"
+    if passes > passes_of_other:
+        return f"it takes {passes:,} passes, and JAX's other mode {passes_of_other:,}"
     return "an elimination is expected to take no longer, and modes are not looked at then"
 
 
@@ -468,8 +470,8 @@ def _is_in(atom: Any, variables: Container[Any]) -> bool:
     return not walk.is_literal(atom) and atom in variables
 
 
-def _lines(asked: _Asked) -> _Lines:
+def _lines(function: _Function) -> _Lines:
     """Counts the operations of a function by line."""
-    lines, closed = _Lines(), asked.traced(asked.value).closed
+    lines, closed = _Lines(), function.traced(function.value).closed
     lines.add(closed, _compat.open_jaxpr(closed).invars, "", 1)
     return lines

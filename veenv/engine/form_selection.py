@@ -46,11 +46,11 @@ T = TypeVar("T")
 _TYPICAL = 1, 256  # small and large batch that stand for an unknown one
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
-"""What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
+"""Errors where JAX lacks a mode, or the mode needs a value of a trace that has ended."""
 
 
 Run = Callable[..., list[Any]]
-"""From the operands of the elimination to the leaves of a result."""
+"""A function from the operands of the elimination to the leaves of a result."""
 
 
 def choosing(
@@ -71,14 +71,14 @@ def choosing(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         if not any(map(_compat.is_traced, jax.tree.leaves((args, kwargs)))):
             return jacobian(*args, **kwargs)
-        raised: list[Exception] = []  # where the function is traced and eliminated
-        alone, several = _noting(raised, jacobian), _noting(raised, forms)
+        errors: list[Exception] = []  # where the function is traced and eliminated
+        alone, several = _noting(errors, jacobian), _noting(errors, forms)
 
         def best() -> Any:
             considered = _considered(request, alone, several, args, kwargs)
             return alone(*args, **kwargs) if considered is None else _cheapest(considered)
 
-        return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
+        return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in errors)
 
     return chosen
 

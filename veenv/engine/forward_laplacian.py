@@ -219,10 +219,10 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
     """Returns the slopes of the sum along some axes."""
     if s.numbers is None:
         return Slopes(s.values.sum(axis=tuple(a + 1 for a in axes)), s.total)
-    gone = prod(s.shape[a] for a in axes)
+    count = prod(s.shape[a] for a in axes)
     remaining = [n for a, n in enumerate(s.shape) if a not in axes]
     front = (0, *(a + 1 for a in axes), *(a + 1 for a in range(len(s.shape)) if a not in axes))
-    shape = (len(s.numbers) * gone, *remaining)
+    shape = (len(s.numbers) * count, *remaining)
     every = s.numbers.transpose(front).reshape(shape)
     values = s.values.transpose(front).reshape(shape)
     numbers, ranks = _union(every, s.total)

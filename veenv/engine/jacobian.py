@@ -55,7 +55,7 @@ from veenv.structure import structure as algebra
 
 T = TypeVar("T")
 _FORESEEN = (NotImplementedError, *OF_TRACING)
-"""What says what the user can do, or what the package does not do."""
+"""Errors that tell users what to do, or what is not supported."""
 
 
 def transformed(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -328,7 +328,7 @@ def _eliminated(
     if is_pushed(lin):
         return push_forward(lin, leaves)
     if blocks != "dense":
-        around = Around.alone(lin)
+        around = Around.of_whole(lin)
         values = evaluate(lin, leaves, around=around)
         return values, eliminate_sparse(lin, values.parallel, ids, values.calls, symmetric, around)
     values = evaluate(lin, leaves)
@@ -353,7 +353,7 @@ def _as_arrays(trees: Any) -> Any:
 
 
 Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
-"""What an elimination leaves of each edge from an input to an output."""
+"""The remaining edge of each input and output after an elimination."""
 
 
 def all_blocks(

@@ -23,12 +23,12 @@ from veenv.rules.operations import OPERATIONS
 from veenv.rules.table import facts, named
 
 _SIMPLE = frozenset(name for name, of in OPERATIONS.items() if not of.function) - {"round", "rem"}
-"""What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
+"""Primitives that NumPy computes like JAX, without compiling, for arrays of one dtype."""
 
 _QUICK = _SIMPLE.union(
     named(form="move"), named(selects=True), named(sums=True), ("convert_element_type", "iota")
 )
-"""What `results` leaves to NumPy, mostly."""
+"""Primitives that `results` mostly computes by NumPy."""
 
 
 class Known:

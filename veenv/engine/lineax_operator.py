@@ -19,7 +19,7 @@ from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.solving import blocks, kind
 
 Like = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]
-"""Of a pytree its structure and the shapes and dtypes of its leaves, hashable."""
+"""The structure of a pytree and the shapes and dtypes of its leaves, hashable."""
 
 
 class SparseOperator(lx.AbstractLinearOperator):

@@ -15,8 +15,7 @@ from veenv.rules.complex import are_analytic
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
 Blocks = Literal["dense", "sparse", "scattered"]
-"""How blocks are eliminated and returned: as arrays; as `SparseTensor`s; or as these, and scattered
-into arrays at last."""
+"""The elimination of blocks: dense arrays, `SparseTensor`s, or sparse ones scattered into arrays."""
 
 
 @dataclass(frozen=True)

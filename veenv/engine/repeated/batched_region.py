@@ -36,8 +36,8 @@ NAME = "points"
 """Name of the primitive of such an equation."""
 
 Jacobian = Callable[[Callable[..., Any], tuple[int, ...]], Callable[..., Any]]
-"""From a function of a point and the numbers of its arguments to differentiate by to what gives
-its results and their Jacobians."""
+"""A transformation: from a function of a point and argument numbers to a function of its results
+and their Jacobians."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class BatchedRegion:
                 results.append(whole.reshape(self.structure(k, i).value_shape))
         return results
 
-    def one(self, *operands: Any) -> tuple[list[Any], list[Any]]:
+    def at_point(self, *operands: Any) -> tuple[list[Any], list[Any]]:
         """Computes one point, from arrays without axes of the batch; the floats come first."""
         pairs = zip(self.operands, operands, strict=True)
         values: dict[Any, Any] = {v: jnp.expand_dims(x, present(axes)) for (v, axes), x in pairs}
@@ -162,16 +162,16 @@ class BatchedRegion:
         return [np.zeros(shape, bool) if x is None else x for x, shape in pairs]
 
     @cached_property
-    def alone(self) -> Any:
+    def point_jaxpr(self) -> Any:
         """The function of one point as a jaxpr, to its smooth results."""
         every = ((self.avals[v], axes) for v, axes in self.operands)
         shapes = [jax.ShapeDtypeStruct(without(a.shape, axes), a.dtype) for a, axes in every]
-        return jax.make_jaxpr(lambda *operands: self.one(*operands)[0])(*shapes)
+        return jax.make_jaxpr(lambda *operands: self.at_point(*operands)[0])(*shapes)
 
     @property
-    def shuts(self) -> bool:
+    def has_selects(self) -> bool:
         """True if selects may cut a result of a point off from a number that it depends on."""
-        jaxpr = _compat.open_jaxpr(self.alone)
+        jaxpr = _compat.open_jaxpr(self.point_jaxpr)
         makers = {v: e for e in jaxpr.eqns for v in e.outvars}
         of = dict(zip(jaxpr.invars, (v for v, _ in self.operands), strict=True))
 
@@ -192,7 +192,7 @@ class RegionFunction(Function):
     """The primitive of a batched region."""
 
     def __init__(self, region: BatchedRegion, jacobian: Jacobian):
-        super().__init__(NAME, partial(region.run, jacobian(region.one, region.active)))
+        super().__init__(NAME, partial(region.run, jacobian(region.at_point, region.active)))
         self.region, self.entries = region, region.entries
 
 

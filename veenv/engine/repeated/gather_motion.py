@@ -82,7 +82,7 @@ class _Gather(NamedTuple):
 
 
 _Gathers = Mapping[int, Mapping[int, _Gather]]
-"""Of variables, by the results that are their rows."""
+"""Gathers by variable, then by the result that consists of its rows."""
 
 
 def gathers_first(search: Search) -> Program | None:
@@ -168,7 +168,7 @@ def _is_cheaper(stage: BatchedRegion, gathers: Sequence[_Gather]) -> bool:
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
     if rows * widest > size * limits.LISTED:
         return False  # too large to find their axes
-    each = in_kernel(operations_of(stage.alone) * sum(stage.counts))
+    each = in_kernel(operations_of(stage.point_jaxpr) * sum(stage.counts))
     started = MICROSECONDS["loop"] * (1 + 2 * len(gathers))
     return (rows - size) * each <= started + of_entries(rows * entries)
 
@@ -200,7 +200,7 @@ class _GathersFirst(Rewriting):
             self.read(v) if axis is None else self._rows(t._replace(variable=v, axis=axis), e)
             for v, (axis,) in stage.operands
         ]
-        fun: Callable[..., Any] = lambda *operands: stage.one(*operands)[0][0]  # noqa: E731
+        fun: Callable[..., Any] = lambda *operands: stage.at_point(*operands)[0][0]  # noqa: E731
         for _ in t.rows.shape:
             fun = jax.vmap(fun, [None if axis is None else 0 for _, (axis,) in stage.operands])
         return self._traced(fun, inputs, e)

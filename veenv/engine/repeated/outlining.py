@@ -25,11 +25,11 @@ from veenv.engine.repeated.per_point import (
     Axes,
     Classes,
     RegionEquation,
+    at_one_point,
     batch_mappings,
     indices,
     is_writable,
     present,
-    shrunk,
 )
 from veenv.engine.repeated.unvmap import with_batched_loops
 from veenv.graph.equations import Equation
@@ -105,7 +105,7 @@ class _Search:
         return [
             region
             for region in self._every()
-            if not (region.shuts and self._meets_infinity(region))
+            if not (region.has_selects and self._meets_infinity(region))
         ]
 
     def _meets_infinity(self, region: BatchedRegion) -> bool:
@@ -213,7 +213,7 @@ class _Search:
             return None  # a counter is the same at all points
         v, axes = results[0]
         sizes = tuple(avals[v].shape[j] for j in present(axes))
-        runs = [shrunk(line) for line in lines]
+        runs = [at_one_point(line) for line in lines]
         if any(run is None for run in runs):
             return None
         lines = [line._replace(run=run) for line, run in zip(lines, runs, strict=True)]
@@ -266,7 +266,7 @@ def outline_regions(program: Program, jacobian: Jacobian) -> Program:
 
 def _replaced(jacobian: Jacobian, program: Program, region: BatchedRegion) -> Program:
     """Returns the program with one equation in place of those of a region."""
-    gone = {id(line.equation) for line in region.lines}
+    outlined = {id(line.equation) for line in region.lines}
     blocks = [region.structure(k, i).value_shape for k in region.smooth for i in region.active]
     dtypes = [
         region.avals[region.results[k][0]].dtype for k in region.smooth for _ in region.active
@@ -284,7 +284,7 @@ def _replaced(jacobian: Jacobian, program: Program, region: BatchedRegion) -> Pr
         (*(program.avals[v] for v, _ in region.results), *avals),
         region.lines[0].equation.source,
     )
-    every = _ordered([e for e in program.equations if id(e) not in gone], one)
+    every = _ordered([e for e in program.equations if id(e) not in outlined], one)
     return replace(
         program,
         equations=tuple(every),

@@ -73,15 +73,17 @@ def _is_ruled(equation: Any) -> bool:
     return not equation.effects and all(map(is_differentiable, every))
 
 
-def shrunk(line: RegionEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
+def at_one_point(line: RegionEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
     """Returns what computes an equation at one point; None if it cannot be written for one."""
     try:
-        return _shrunk(line)
+        return _at_one_point(line)
     except _RefusedError:
         return None
 
 
-def _shrunk(line: RegionEquation, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
+def _at_one_point(
+    line: RegionEquation, *, nested: bool = False
+) -> Callable[[list[Any]], Sequence[Any]]:
     primitive, params = line.equation.primitive, line.equation.params
     if _is_ruled(line.equation):
         return _ruled(line, nested=nested)
@@ -179,7 +181,9 @@ def _body_mappings(equation: Any) -> list[AxisMapping]:
     classes = _body_classes(equation)
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     dropped = (v is None or _compat.is_dropped(v) for v in equation.outvars)
-    used = [k for k, gone in enumerate(dropped) if not gone and outs[k].shape]  # no counters
+    used = [
+        k for k, is_dropped in enumerate(dropped) if not is_dropped and outs[k].shape
+    ]  # no counters
     mappings = []
     for n in range(min((len(outs[k].shape) for k in used), default=0)):
         out_classes = {classes(("out", k, n)) for k in used}
@@ -271,7 +275,7 @@ def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen
             raise _RefusedError
         ins = tuple(tuple(t and t.ins[i] for t in mappings) for i in range(len(operands)))
         values = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        results = _shrunk(RegionEquation(equation, out, ins), nested=True)(values)
+        results = _at_one_point(RegionEquation(equation, out, ins), nested=True)(values)
         alike = _alike(equation, operands).difference(out)
         return [_Seen(x, out, alike) for x in results]
 

@@ -381,13 +381,17 @@ def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndar
     """Returns the reach through a product with a factor that is not zero at some places."""
     mappings = Product.of(equation).axis_mappings()
     labels: Any = [{t.ins[k]: n for n, t in enumerate(mappings)} for k in (0, 1)]
-    mine, factor_axes = (
+    operand_axes, factor_axes = (
         [of[j] for j in sorted({*of} - {None})] for of in (labels[operand], labels[1 - operand])
     )
     out = [n for n, t in enumerate(mappings) if t.out is not None]
     reach_numbers: Any = reach.astype(np.float32)
     counts = np.einsum(
-        reach_numbers, [*mine, len(mappings)], factor * 1.0, factor_axes, [*out, len(mappings)]
+        reach_numbers,
+        [*operand_axes, len(mappings)],
+        factor * 1.0,
+        factor_axes,
+        [*out, len(mappings)],
     )
     return counts > 0
 

@@ -123,15 +123,15 @@ def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Index
         post.pattern.out_shape,
         pre.pattern.in_shape,
     )
-    if collect.alone:  # ordered before the product, not after
+    if collect.is_gather:  # ordered before the product, not after
         assert collect.table is not None
         left, right = left[collect.table], right[collect.table]
     values = _products(post, left, pre, right, dtype)
-    if values is None and not collect.alone:
+    if values is None and not collect.is_gather:
         values = Numbers.ones(len(left), dtype)
     masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
     mask = both(*masks)
-    if values is not None and not collect.alone:
+    if values is not None and not collect.is_gather:
         values = values.collected(collect)
         mask = None if mask is None else collect(mask.astype(np.int32)) > 0
     return Indexed(pattern, values, dtype, mask)
@@ -143,7 +143,7 @@ def _products(
     """Multiplies entries that meet, zero where either is shut out; None if all are ones."""
     factors: list[Numbers] = []
     signs: np.ndarray | None = None
-    for x, at, other, its in ((post, left, pre, right), (pre, right, post, left)):
+    for x, at, other, other_at in ((post, left, pre, right), (pre, right, post, left)):
         if x.values is None:
             continue
         value = x.values.astype(dtype).take(at)
@@ -151,7 +151,7 @@ def _products(
             signs = value.signed(signs).signs
             continue
         if other.mask is not None:
-            value = Numbers(select(other.mask[its], value.array(), 0))
+            value = Numbers(select(other.mask[other_at], value.array(), 0))
         factors.append(value)
     if not factors:
         return None if signs is None else Numbers.ones(len(left), dtype, signs)
@@ -185,7 +185,7 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
         np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
     )
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
-    if collect.alone and all(x.source is None for x in several):
+    if collect.is_gather and all(x.source is None for x in several):
         return Indexed(pattern, None, dtype, _either(several, collect))
     total_values = SumOfEntries(several, collect)
     mask = _either(several, collect)

@@ -95,7 +95,7 @@ def eliminate_sparse(
     """
     symmetric = SymmetricBlocks() if symmetric is None or calls else symmetric
     order = tuple(order)
-    around = around or Around.alone(lin)
+    around = around or Around.of_whole(lin)
     for blocks in () if calls else (False, True):
         index_matrices = index_arrays(lin, parallel, replace(around, blocks=blocks))
         if not index_matrices:
@@ -148,8 +148,8 @@ def _eliminate(
     result: dict[Pair, sums.Terms | Matrix] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
-            also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
-            result[u, v] = entries.total([x.whole(), *also])
+            structured_terms = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
+            result[u, v] = entries.total([x.whole(), *structured_terms])
     return result
 
 

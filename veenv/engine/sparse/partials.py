@@ -57,7 +57,7 @@ class Around:
     blocks: bool = False
 
     @classmethod
-    def alone(cls, lin: Linearisation) -> Around:
+    def of_whole(cls, lin: Linearisation) -> Around:
         """Returns the context of a program that is no part of another."""
         graph = lin.graph
         nodes = range(graph.num_inputs), graph.output_nodes
@@ -344,7 +344,7 @@ def supported(
     if places is None or len(places[0]) > _LISTED:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
-    if _only_adds(equation.primitive.name) and collect.alone:
+    if _only_adds(equation.primitive.name) and collect.is_gather:
         return Indexed(pattern, None, e.dtype)
     expensive = form in ("matrix", "loop")
     compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if expensive else _passes(e))

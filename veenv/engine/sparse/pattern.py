@@ -138,7 +138,7 @@ class Collection:
     at: np.ndarray | None = None
 
     @property
-    def alone(self) -> bool:
+    def is_gather(self) -> bool:
         """True if each result is one number."""
         return self.table is not None and self.table.ndim == 1
 
@@ -150,7 +150,7 @@ class Collection:
         """Returns the results [size] of numbers [n] of NumPy."""
         if self.table is None:
             return np.concatenate([group.on_host(numbers) for group in self.groups])[self.at]
-        if self.alone:
+        if self.is_gather:
             return numbers[self.table]
         return np.append(numbers, numbers.dtype.type(0))[self.table].sum(axis=1)
 
@@ -171,10 +171,12 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
     at, groups_by_length, before = np.zeros(size, np.int32), [], 0
     for n in groups:
         in_group = length == n
-        many, mine = int(np.count_nonzero(in_group)), in_group[results]
-        at[in_group] = before + np.arange(many)
-        groups_by_length.append(collection(order[mine], at[results[mine]] - before, many, total))
-        before += many
+        group_size, of_group = int(np.count_nonzero(in_group)), in_group[results]
+        at[in_group] = before + np.arange(group_size)
+        groups_by_length.append(
+            collection(order[of_group], at[results[of_group]] - before, group_size, total)
+        )
+        before += group_size
     return Collection(size, None, tuple(groups_by_length), at)
 
 
@@ -331,7 +333,7 @@ class Numbers:
 
     def collected(self, collect: Collection) -> Numbers:
         """Returns the sums that `collect` describes."""
-        if collect.alone:
+        if collect.is_gather:
             assert collect.table is not None
             return self.take(collect.table)
         if collect.table is None:
