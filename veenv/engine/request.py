@@ -15,7 +15,7 @@ from veenv.rules.complex import are_analytic
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
 Blocks = Literal["dense", "sparse", "scattered"]
-"""The elimination of blocks: dense arrays, `SparseTensor`s, or sparse ones scattered into arrays."""
+"""The elimination of blocks: as arrays, `SparseTensor`s, or sparse ones scattered into arrays."""
 
 
 @dataclass(frozen=True)
