@@ -76,9 +76,3 @@ def test_correct_jacobians_are_close_and_wrong_entries_are_not():
             )
             assert not veenv.tree_allclose(wrong, reverse)
         assert len(large) > 10
-
-
-def test_small_jacobians_are_compared_by_their_own_size():
-    small = jnp.array([1e-9, 2e-9], jnp.float32)
-    assert veenv.tree_allclose(small, small * (1 + 1e-6))
-    assert not veenv.tree_allclose(1e3 * small, 1e3 * small[::-1], atol=0.0)

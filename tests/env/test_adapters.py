@@ -41,16 +41,6 @@ def test_gymnax_episode_resets_itself(graph, split_done):
         assert not state.terminated
 
 
-def test_gymnax_flat_observation(graph):
-    env = GymnaxEnv(VertexEnv(graph), flat=True)
-    obs, state = env.reset()
-    assert env.observation_space().contains(np.asarray(obs))
-    np.testing.assert_array_equal(obs, env.env.observe(state).features.reshape(-1))
-    masks = obs.reshape(env.num_actions, -1)[:, -1]
-    np.testing.assert_array_equal(masks, state.action_mask)
-    assert env.action_space().n == env.num_actions
-
-
 def test_task_distribution_samples_every_task():
     graphs = [small_graph(kept_outputs), small_graph(with_units)]
     tasks = TaskDistribution.of([*graphs, "PropaneCombustion"], "executed")

@@ -48,17 +48,6 @@ def test_a_state_shows_what_is_left(graph):
     assert f"price {int(state.cost)}" in figure.get_suptitle()
 
 
-def test_vertices_that_are_gone_lie_below_the_edges(graph):
-    env = veenv.make("Robertson")
-    _, state = env.reset()
-    for slot in (3, 1, 0):
-        _, state, *_ = env.step(None, state, jnp.int32(slot))
-    axes = veenv.draw(state, env).axes[0]
-    [level] = {edges.get_zorder() for edges in axes.collections}
-    below = [disc for disc in axes.lines if disc.get_zorder() < level]
-    assert len(below) == 2  # the last one is in colour
-
-
 def test_an_animation_has_a_picture_for_every_elimination(graph, tmp_path):
     count = veenv.animate(tmp_path / "a.gif", graph.markowitz(), graph, seconds=1.0)
     assert count == len(graph.eliminable) + 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts import learners
-from scripts.leaderboard import by_task, learner_table, paired_table, read_learners
+from scripts.leaderboard import learner_table, paired_table, read_learners
 from scripts.learners import Config, RunResult, evaluation_of, main
 from veenv.env.factory import task_graph
 
@@ -86,33 +86,6 @@ def test_a_search_and_an_agent(config):
     assert learner.args == ("ppo",)
     with pytest.raises(ValueError, match=r"one of ppo, .*method must be one of"):
         learners.learner_of("nosuch")
-
-
-def test_seeds_that_lack_a_task_do_not_count():
-    tasks = [{"task": name, "fingerprint": name, "classical": 10, "reference": 8} for name in "ab"]
-    row = {"learner": "ppo", "on": "hard", "budget": "1m", "jax": "0", "tasks": tasks}
-    runs = [
-        {"task": name, "seed": seed, "cost": cost, "mean": 9.0, "steps": 2, "seconds": 1.0}
-        | {"order": [seed + 1]}
-        for name, seed, cost in (("a", 0, 8), ("b", 0, 10), ("a", 1, 7))
-    ]
-    found = evaluation_of(row | {"runs": runs})
-    assert found.seeds == (0,)
-    assert [r.costs for r in found.rows] == [(8,), (10,)]
-    assert evaluation_of(row | {"runs": runs[:1]}) is None
-    with pytest.raises(ValueError, match="no row of a learner"):
-        evaluation_of({"learner": "ppo"})
-    assert found.rows[1].orders == ((1,),)
-    old = [{**run, "seed": k} for k, run in enumerate(runs + runs[:2]) if run["task"] == "a"]
-    del old[0]["order"]
-    [one] = evaluation_of(row | {"tasks": tasks[:1], "runs": old}).rows
-    assert (one.costs, one.orders) == ((7,), ((2,),))
-    other = evaluation_of(row | {"learner": "anneal", "runs": [run | {"cost": 9} for run in runs]})
-    text = by_task([found, other])
-    assert "| a | 10 | 8 | 8 | 9 |" in text
-    assert "| b | 10 | 8 |  | 9 |" in by_task(
-        [dataclasses.replace(found, rows=found.rows[:1]), other]
-    )
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

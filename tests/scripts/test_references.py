@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from scripts.data import refresh_references
 from scripts.data.refresh_references import Config, main
 from veenv.env.factory import task_graph
 from veenv.orders.order import Order, fingerprint
@@ -26,35 +25,6 @@ def config(tmp_path):
 def read(config):
     document = json.loads(config.file.read_text(encoding="utf-8"))
     return document, {one["task"]: one for one in document["known"].values()}
-
-
-def test_it_goes_on_where_it_was(config, monkeypatch):
-    main(config)
-    document, known = read(config)
-    assert known.keys() == {*TASKS}
-    assert document["sets"] == {"solved": ["HumanHeartDipole"]}  # a whole set makes its members
-    assert (known["HumanHeartDipole"]["cost"], known["HumanHeartDipole"]["bound"]) == (148, 148)
-    for name, one in known.items():
-        graph = task_graph(name)
-        assert one["cost"] == graph.cost(graph.check_order(one["order"]))
-        costs = (graph.cost(x) for x in (graph.forward(), graph.reverse(), graph.markowitz()))
-        assert one["bound"] <= one["cost"] <= one["classical"] <= min(costs)
-    row = known["VanDerPol_RK4"]
-    assert f"| {row['cost']} | {row['bound']} |" in config.docs.read_text()
-    before, begun = config.file.read_text(), []
-
-    def search(*args, **options):
-        begun.append(options)
-        return search.own(*args, **options)
-
-    search.own = refresh_references.search
-    monkeypatch.setattr(refresh_references, "search", search)
-    main(config)
-    assert not begun
-    assert config.file.read_text() == before
-    main(dataclasses.replace(config, pieces=3))
-    assert [(options["seed"], len(options["start"])) for options in begun] == [(1, 47), (2, 47)]
-    assert read(config)[1]["VanDerPol_RK4"]["pieces"] == 3
 
 
 def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, capsys):
@@ -85,8 +55,3 @@ def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, ca
     Order.from_graph(task_graph("Robertson"), task_graph("Robertson").reverse(), "other").save(path)
     with pytest.raises(ValueError, match="order 'other' is for no function of a test set"):
         main(dataclasses.replace(empty, orders=(path,)))
-
-
-def test_an_unknown_set_is_refused(config):
-    with pytest.raises(ValueError, match="unknown test set 'nosuch'; known: scalar-small, "):
-        main(dataclasses.replace(config, sets=("nosuch",)))

@@ -72,11 +72,6 @@ def test_clip_fraction(data):
     np.testing.assert_allclose(found, mean(outside, data["weights"]), rtol=1e-12)
 
 
-def test_no_weights_no_loss(data):
-    nothing = np.zeros(50)
-    assert losses.weighted_mean(data["value"], nothing) == 0.0
-
-
 def test_explained_variance(data):
     kept = data["weights"] == 1
     target, value = data["target"][kept], data["value"][kept]

@@ -141,12 +141,3 @@ def test_ppo_beats_best_of_n_random_play(tangle_task):
     # The policy itself has learned, not only its luckiest episode.
     assert last.measured["mean_cost"]["tangle"] < 0.6 * random_mean + 0.4 * random_best
     assert graph.cost(best["tangle"].ids) == best.cost("tangle")
-
-
-@pytest.mark.parametrize(("steps", "shape"), [(22, (8, 5)), (3, (6, 1))])
-def test_minibatches_of_awkward_sizes(steps, shape):
-    config = dataclasses.replace(CONFIG, num_minibatches=4, update_epochs=2)
-    indices = np.asarray(minibatch_indices(jax.random.key(0), steps, config))
-    assert indices.shape == shape
-    for epoch in indices.reshape(2, -1):
-        assert len(set(epoch.tolist())) == epoch.size

@@ -245,16 +245,6 @@ def test_rows_by_their_own_numbers_are_parts(name):
     check(fun, _R.normal(size=NODES * WIDTH), most=40, blocks=blocks)
 
 
-def test_matrices_of_one_axis_are_entries_of_their_own_numbers():
-    """All numbers of an index may be its own place: a gather of no numbers is left."""
-
-    def fun(z):
-        x = jnp.sin(z.reshape(3, 3))
-        return x[np.arange(3), np.arange(3)[:, None]] * x[np.arange(3), np.arange(3)][None]
-
-    check(fun, _R.normal(size=9), most=40, blocks=0)
-
-
 def shooting(steps, number):
     """What is left open between times, each some steps of Runge and Kutta behind the other."""
 
@@ -299,24 +289,6 @@ def test_dense_shooting_is_scattered_blocks():
     np.testing.assert_allclose(
         quick_jit(veenv.jacve(fun))(x), quick_jit(jax.jacfwd(fun))(x), atol=1e-12
     )
-
-
-@pytest.mark.parametrize("relu", [jax.nn.relu, jax.nn.gelu, jax.nn.softplus])
-def test_rules_of_functions_of_a_layer(relu):
-    """A `custom_jvp` stays a rule of its own: relu has no slope at zero."""
-
-    def message(a, b, m):
-        return relu(stack([a[0] * b[1], a[1] + b[0] * m[0], jnp.sin(a[0]) * b[2] ** 3]))
-
-    def fun(z):
-        x = z.reshape(-1, 3)
-        return by_trailing_axes(message, x[FROM], x[TO], SEEN).ravel()
-
-    x = np.where(np.arange(3 * NODES) % 7, _R.normal(size=3 * NODES), 0.0)
-    found, expected = (
-        quick_jit(f)(x) for f in (veenv.jacve(fun, sparse_representation=True), jax.jacrev(fun))
-    )
-    np.testing.assert_allclose(found.todense(), expected, atol=1e-12)
 
 
 def test_what_a_guard_shuts_out_meets_no_infinity_of_the_next_stage():
