@@ -121,10 +121,10 @@ class Backend(ABC, Generic[A]):
     def _loop(self, position: int) -> None:
         """Its results have names then, or are in memory."""
         outer, loop = self.scope, InLoop(self, position)
-        found = self.repeat(loop)
+        body = self.repeat(loop)
         self.scope = outer
         parts = outer.parts[position]
-        pairs = zip(loop.numbers, found, strict=True)
+        pairs = zip(loop.numbers, body, strict=True)
         outer.names.update((parts[k], value) for k, value in pairs if k in parts)
 
     def operand(self, i: int) -> Any:
@@ -139,10 +139,10 @@ class Backend(ABC, Generic[A]):
         if op.name == "entry":
             return self.load(self.stored(op.args[0]), op.attr)
         number, entry = op.attr
-        given = self.scope.inputs[number]
-        if isinstance(given, Strided):
-            return self.load(given, entry)  # pyright: ignore[reportArgumentType]
-        return given() if isinstance(given, functools.partial) else given
+        leaf = self.scope.inputs[number]
+        if isinstance(leaf, Strided):
+            return self.load(leaf, entry)  # pyright: ignore[reportArgumentType]
+        return leaf() if isinstance(leaf, functools.partial) else leaf
 
     def stored(self, i: int) -> A:
         """Returns the place of an array, or of the array that an entry is the first of."""
@@ -161,10 +161,10 @@ class Backend(ABC, Generic[A]):
                 break
             i = ops[place[0]].args[place[1] or 0]
         is_given = op.name == "input" and scope.inputs
-        found = scope.inputs[op.attr[0]] if is_given else self._own(place)
+        array = scope.inputs[op.attr[0]] if is_given else self._own(place)
         for view in reversed(views):
-            found = found.view(*view)
-        return found
+            array = array.view(*view)
+        return array
 
     def _changed(self, position: int, k: int) -> A:
         """Returns the place that an operation on an array writes to: the array's, or a copy's."""

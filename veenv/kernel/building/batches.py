@@ -104,8 +104,8 @@ class Batches:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
         if self._entries(jaxpr) > limits.FEW * self.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
-        given = (*map(self._constant, consts), *ins)
-        pairs = zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True)
+        operands = (*map(self._constant, consts), *ins)
+        pairs = zip((*jaxpr.constvars, *jaxpr.invars), operands, strict=True)
         numbers = [self._known(v.aval, ids) for v, ids in pairs]
         count = len(jaxpr.constvars)
         outs = self._inline(jaxpr, numbers[:count], numbers[count:])
@@ -137,12 +137,16 @@ class Batches:
         """A variable whose operations are known."""
         v = self.new(aval)
         self._values[v] = ids
-        found = constant(self._b, ids)
-        if found is not None:
+        values = constant(self._b, ids)
+        if values is not None:
             self._constants.add(v)
-        if found is not None and found.dtype == bool and 2 * np.count_nonzero(found) <= found.size:
-            moving = (k for k in range(found.ndim) if (found != found.take([0], k)).any())
-            self._scattered[v] = frozenset(moving)
+        if (
+            values is not None
+            and values.dtype == bool
+            and 2 * np.count_nonzero(values) <= values.size
+        ):
+            varying = (k for k in range(values.ndim) if (values != values.take([0], k)).any())
+            self._scattered[v] = frozenset(varying)
         return v
 
     def _inline(self, jaxpr: Any, consts: Sequence[int], ins: Sequence[int]) -> list[int]:
@@ -164,11 +168,11 @@ class Batches:
                 inner, places = called
                 opened = _compat.open_jaxpr(inner)
                 pairs = zip(opened.constvars, getattr(inner, "consts", ()), strict=True)
-                own = [self._known(v.aval, self._constant(c)) for v, c in pairs]
-                outs = self._inline(opened, own, [operands[k] for k in places])
+                constants = [self._known(v.aval, self._constant(c)) for v, c in pairs]
+                outs = self._inline(opened, constants, [operands[k] for k in places])
             elif self._constants.issuperset(operands):
-                found = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
-                outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, found, strict=True)]
+                results = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
+                outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, results, strict=True)]
             else:
                 outs = [self.new(v.aval) for v in eqn.outvars]
                 cut = ((),) * len(operands)
@@ -344,8 +348,8 @@ def _tie(
 class _Inside(dict[int, Ids]):
     """The operations of variables in the body of a loop; those outside are captured."""
 
-    def __init__(self, own: dict[int, Ids], around: Callable[[int], Ids]):
-        super().__init__(own)
+    def __init__(self, inside: dict[int, Ids], around: Callable[[int], Ids]):
+        super().__init__(inside)
         self._around = around
 
     def __missing__(self, variable: int) -> Ids:
@@ -377,8 +381,8 @@ class _Loop:
         self._body = [self._line(line, tie) for line, tie in pairs]
         whole = {v for line, tie in pairs for v, j in zip(line.ins, tie.ins, strict=True)
                  if j != plan.axis.get(v)}  # fmt: skip
-        others = {*range(len(lines))}.difference(inside)
-        needed = wanted | whole | {v for k in others for v in lines[k].ins}
+        outside = {*range(len(lines))}.difference(inside)
+        needed = wanted | whole | {v for k in outside for v in lines[k].ins}
         self._stacked = sorted(self._made & needed)
 
     def _line(self, line: Line, tie: AxisMapping) -> Line:
@@ -426,21 +430,21 @@ class _Loop:
         for v in self._stacked:
             rest = np.delete(avals[v].shape, axis[v]).tolist()
             outs.append(avals[v].update(shape=(self._plan.length, *rest)))
-        turns, found = range(self._plan.length), None
+        turns, results = range(self._plan.length), None
         for nested in (False, True):
             try:
                 trace = self._trace(values, nested)
-                found = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
+                results = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
                 break
             except CannotFuseError:
                 if nested:
                     raise
-        if found is None:
+        if results is None:
             of.without_loops(b, self._lines, values)
             return
-        for (v, _), ids in zip(self._terms.values(), found, strict=False):
+        for (v, _), ids in zip(self._terms.values(), results, strict=False):
             values[v] = np.broadcast_to(ids, avals[v].shape)
-        for v, ids in zip(self._stacked, found[len(carry) :], strict=True):
+        for v, ids in zip(self._stacked, results[len(carry) :], strict=True):
             values[v] = np.moveaxis(ids, 0, axis[v])
 
     def _once(self, v: int, ids: Ids) -> Ids:
@@ -465,8 +469,8 @@ class _Loop:
                     own[inside] = np.broadcast_to(before, of.avals[inside].shape)
             known = _Inside(own, lambda v: capture(values[v]))
             if nested:
-                kept = frozenset((*self._terms, *self._stacked))
-                of.with_loops(inner, self._body, known, kept, self._looped)
+                stacks = frozenset((*self._terms, *self._stacked))
+                of.with_loops(inner, self._body, known, stacks, self._looped)
             else:
                 of.without_loops(inner, self._body, known)
             sums = []

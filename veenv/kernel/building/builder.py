@@ -96,8 +96,8 @@ class Builder:
         """Many numbers of a dtype that operations take, [n]."""
         dtype, size, data = dtype_name(values.dtype), values.dtype.itemsize, values.tobytes()
         keys = [(dtype, data[k : k + size]) for k in range(0, len(data), size)]
-        found = map(self._known.get, keys)
-        return [self.const(x) if i is None else i for x, i in zip(values, found, strict=True)]
+        numbers = map(self._known.get, keys)
+        return [self.const(x) if i is None else i for x, i in zip(values, numbers, strict=True)]
 
     def number(self, value: float, dtype: str) -> int:
         """A Python number as a constant of a dtype."""
@@ -146,8 +146,8 @@ class Builder:
             if commutes and first > last:
                 args = first, last = last, first
             key = code | first << _ID_BITS | last
-            found = known.get(key)
-            ids.append(self._arithmetic(name, dtype, args, key) if found is None else found)
+            known_op = known.get(key)
+            ids.append(self._arithmetic(name, dtype, args, key) if known_op is None else known_op)
         return ids
 
     def dot(self, dtype: str, x: Iterable[int], y: Iterable[int]) -> int | None:
@@ -164,10 +164,10 @@ class Builder:
         op = made((name, dtype, args, None))
         kinds = self._special[args[0]], self._special[args[-1]]
         if kinds != (0, 0) and (1 in kinds or 0 not in kinds or name == "div"):
-            found = self._simpler(op)
-            if found is not None:
-                self._known[key] = found
-                return found
+            simpler = self._simpler(op)
+            if simpler is not None:
+                self._known[key] = simpler
+                return simpler
         return self._add(op, key)
 
     def _simpler(self, op: Op) -> int | None:
@@ -486,9 +486,9 @@ def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
     """The entries of x where a bool is true, otherwise those of y, all broadcast to one shape."""
     if np.size(which) == 1 and np.shape(x) == np.shape(y):
         for new, old, negate in ((x, y, False), (y, x, True)):
-            found = _written(b, int(np.ravel(which)[0]), new, old, negate)
-            if found is not None:
-                return found
+            column = _written(b, int(np.ravel(which)[0]), new, old, negate)
+            if column is not None:
+                return column
     rows = np.broadcast_arrays(*(np.asarray(v, np.int64) for v in (which, x, y)))
     columns = zip(*(v.ravel().tolist() for v in rows), strict=True)
     once = np.size(which) == 1 and rows[0].size > limits.WIDE
@@ -523,8 +523,8 @@ def _written(b: Builder, which: int, new: Any, old: Any, negate: bool) -> Ids | 
         pair = value, b.op("read", op.dtype, last, place)
         value = b.op("select", op.dtype, which, *(pair[::-1] if negate else pair))
         last = b.op("write", op.dtype, last, place, value)
-    found = [b.op("entry", b.ops[last].dtype, last, attr=k) for k in range(len(ids))]
-    return np.array(found, np.int64).reshape(np.shape(new))
+    entries = [b.op("entry", b.ops[last].dtype, last, attr=k) for k in range(len(ids))]
+    return np.array(entries, np.int64).reshape(np.shape(new))
 
 
 def reals(b: Builder, ids: Ids) -> list[int]:
@@ -571,16 +571,16 @@ def constants(b: Builder, values: Any) -> Ids:
         return np.array(ids, np.int64).reshape(values.shape)
     bits = values.ravel().view(f"u{values.dtype.itemsize}")
     rows, places = different([bits])
-    found = np.array(rows, bits.dtype).ravel().view(values.dtype)
-    return np.array(b.consts(found), np.int64)[places].reshape(values.shape)
+    numbers = np.array(rows, bits.dtype).ravel().view(values.dtype)
+    return np.array(b.consts(numbers), np.int64)[places].reshape(values.shape)
 
 
 def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
     """The rows that are not equal, in the order in which they come first, and where each is."""
     if len(columns[0]) < limits.WIDE:
         return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
-    key, *others = columns
-    for column in others:
+    key, *rest = columns
+    for column in rest:
         if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
             key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
         key = key * (int(column.max()) + 1) + column

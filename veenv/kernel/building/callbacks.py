@@ -37,9 +37,9 @@ class Carried:
     closed: Any
     calls: tuple[Any, ...] = ()  # equations
 
-    def raised(self, found: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    def raised(self, calls: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """The results `leaves` of a kernel, once no call has raised."""
-        groups, rest = [], iter(found)
+        groups, rest = [], iter(calls)
         for call in self.calls:
             groups.append([next(rest) for _ in range(1 + len(call.invars))])
         return list(_checked(self.calls, groups, list(leaves)))
@@ -53,15 +53,15 @@ def carried_out(closed: Any, called: Called) -> Carried:
         return Carried(closed)
     count, sites = len(jaxpr.constvars), []
 
-    def run(*given: Any) -> list[Any]:
-        return reader.flat(jaxpr, given[:count], given[count:], None, sites)
+    def run(*operands: Any) -> list[Any]:
+        return reader.flat(jaxpr, operands[:count], operands[count:], None, sites)
 
     variables = [*jaxpr.constvars, *jaxpr.invars]
-    made = jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in variables))
-    inner = _compat.open_jaxpr(made)
+    traced = jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in variables))
+    inner = _compat.open_jaxpr(traced)
     constants = [*inner.invars[:count], *inner.constvars]
     whole = inner.replace(constvars=constants, invars=inner.invars[count:])
-    consts = [*closed.consts, *made.consts]
+    consts = [*closed.consts, *traced.consts]
     return Carried(_compat.closed_jaxpr(whole, consts), tuple(sites))
 
 
@@ -113,23 +113,23 @@ class _Reader:
         """The results, the calls, and whether it ends in one: then results are zeros."""
         env = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, ins, strict=True))
-        found: _Found = []
+        calls: _Found = []
         read = lambda atom: atom.val if walk.is_literal(atom) else env[atom]  # noqa: E731
         for equation in jaxpr.eqns:
             operands = list(map(read, equation.invars))
             outs, more, ends = self._equation(equation, operands, over)
-            found += more
+            calls += more
             over = _any(more, over)
             if ends:
-                return _zeros(v.aval for v in jaxpr.outvars), found, True
+                return _zeros(v.aval for v in jaxpr.outvars), calls, True
             env.update(zip(equation.outvars, outs, strict=True))
-        return list(map(read, jaxpr.outvars)), found, False
+        return list(map(read, jaxpr.outvars)), calls, False
 
     def flat(self, jaxpr: Any, consts: Any, ins: Any, over: Any, sites: list[Any]) -> _Values:
         """The results and behind them the calls, whose equations become `sites`."""
-        outs, found, _ = self.run(jaxpr, consts, ins, over)
-        sites[:] = [site for site, _ in found]
-        return [*outs, *(x for _, values in found for x in values)]
+        outs, calls, _ = self.run(jaxpr, consts, ins, over)
+        sites[:] = [site for site, _ in calls]
+        return [*outs, *(x for _, values in calls for x in values)]
 
     def _equation(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found, bool]:
         name = equation.primitive.name
@@ -169,8 +169,8 @@ class _Reader:
             jaxpr, consts = _compat.open_jaxpr(closed), getattr(closed, "consts", ())
             return reader.flat(jaxpr, consts, ins, over, sites)
 
-        made = core.jaxpr_as_fun(jax.make_jaxpr(run)(ins, over))
-        return lambda ins, over: made(*ins, *([] if over is None else [over])), sites
+        traced = core.jaxpr_as_fun(jax.make_jaxpr(run)(ins, over))
+        return lambda ins, over: traced(*ins, *([] if over is None else [over])), sites
 
     def _cond(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         index, *ins = ins
@@ -181,7 +181,7 @@ class _Reader:
         def branch(k: int, ins: _Values, over: Any) -> _Values:
             outs = branches[k][0](ins, over)
             further = [outs[count:] if j == k else zeros for j, zeros in enumerate(none)]
-            return [*outs[:count], *(x for some in further for x in some)]
+            return [*outs[:count], *(x for values in further for x in values)]
 
         runs = [functools.partial(branch, k) for k in range(len(branches))]
         outs = lax.switch(index, runs, ins, over)
@@ -223,18 +223,18 @@ class _Reader:
         def step(state: _Values, rows: _Values) -> tuple[_Values, _Values]:
             ended = _any(_split(state, count, sites)[1], over)
             outs = body([*consts, *state[:count], *rows], none if ended is None else ended)
-            kept = _either(sites, state[count:], outs[every:])
-            return [*outs[:count], *kept], outs[count:every]
+            calls = _either(sites, state[count:], outs[every:])
+            return [*outs[:count], *calls], outs[count:every]
 
         state = [*map(jnp.asarray, carry), *_none(sites)]
         state, rows = lax.scan(step, state, stacks, length=loop.length, reverse=loop.reverse)
-        outs, found = _split(state, count, sites)
-        return [*outs, *rows], found
+        outs, calls = _split(state, count, sites)
+        return [*outs, *rows], calls
 
 
-def _any(found: _Found, over: Any) -> Any:
+def _any(calls: _Found, over: Any) -> Any:
     """Computes whether a call is made, or was made before; None without calls."""
-    for _, [made, *_] in found:
+    for _, [made, *_] in calls:
         over = made if over is None else over | made
     return over
 
@@ -251,20 +251,20 @@ def _none(sites: Sequence[Any]) -> _Values:
 def _split(outs: Sequence[Any], count: int, sites: Sequence[Any]) -> tuple[_Values, _Found]:
     """Results, and the calls behind them."""
     rest = iter(outs[count:])
-    found = [(site, [next(rest) for _ in range(1 + len(site.invars))]) for site in sites]
-    return list(outs[:count]), found
+    calls = [(site, [next(rest) for _ in range(1 + len(site.invars))]) for site in sites]
+    return list(outs[:count]), calls
 
 
 def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Values:
     """Keeps the calls of the first iteration that makes them."""
-    found = []
+    merged = []
     pairs = _split(old, 0, sites)[1], _split(new, 0, sites)[1]
     for (_, [before, *kept]), (_, [now, *others]) in zip(*pairs, strict=True):
-        found += [
+        merged += [
             before | now,
             *(jnp.where(before, x, y) for x, y in zip(kept, others, strict=True)),
         ]
-    return found
+    return merged
 
 
 def _where(on: Any, new: Any, old: Any) -> Any:
@@ -272,12 +272,12 @@ def _where(on: Any, new: Any, old: Any) -> Any:
     return jnp.where(jnp.expand_dims(on, range(on.ndim, new.ndim)), new, old)
 
 
-def _checked(calls: Sequence[Any], found: list[_Values], leaves: _Values) -> _Values:
+def _checked(calls: Sequence[Any], calls_of: list[_Values], leaves: _Values) -> _Values:
     """The leaves, after the calls that some point makes have been made."""
 
     @custom_vmap
-    def one(found: list[_Values], leaves: _Values) -> _Values:
-        for call, (made, *operands) in zip(calls, found, strict=True):
+    def one(values_of: list[_Values], leaves: _Values) -> _Values:
+        for call, (made, *operands) in zip(calls, values_of, strict=True):
             leaves = lax.cond(
                 made, functools.partial(_call, call), lambda _, x: x, operands, leaves
             )
@@ -285,25 +285,25 @@ def _checked(calls: Sequence[Any], found: list[_Values], leaves: _Values) -> _Va
 
     @one.def_vmap
     def several(
-        size: int, batched: Any, found: list[_Values], leaves: _Values
+        size: int, batched: Any, values_of: list[_Values], leaves: _Values
     ) -> tuple[_Values, list[bool]]:
         del size
         first = []
-        for (made, *operands), (has, *have) in zip(found, batched[0], strict=True):
+        for (made, *operands), (has, *have) in zip(values_of, batched[0], strict=True):
             place = jnp.argmax(made) if has else 0
             pairs = zip(operands, have, strict=True)
             first.append([made.any() if has else made, *(x[place] if h else x for x, h in pairs)])
         return one(first, leaves), batched[1]
 
     @jax.custom_jvp
-    def checked(found: list[_Values], leaves: _Values) -> _Values:
-        return one(found, leaves)
+    def checked(values_of: list[_Values], leaves: _Values) -> _Values:
+        return one(values_of, leaves)
 
     @checked.defjvp
     def _(primals: Any, tangents: Any) -> Any:
         return checked(*primals), tangents[1]
 
-    return checked(found, leaves)
+    return checked(calls_of, leaves)
 
 
 def _call(call: Any, operands: _Values, leaves: _Values) -> _Values:

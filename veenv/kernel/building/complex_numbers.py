@@ -63,9 +63,9 @@ class Reals(Scalars):
         """√(x² + y²), where the squares may be too large or too small."""
         large, small = self.by_size(x, y)
         ratio = self.select(self.is_("eq", large, small), self.number(1), self.div(small, large))
-        found = self.mul(large, self.sqrt(self.add(self.number(1), self.square(ratio))))
+        modulus = self.mul(large, self.sqrt(self.add(self.number(1), self.square(ratio))))
         endless = self.either(self.infinite(x), self.infinite(y))
-        return self.select(endless, self.number(np.inf), found)
+        return self.select(endless, self.number(np.inf), modulus)
 
     def log_modulus(self, x: int, y: int, less: int) -> int:
         """log √(x² + y²), of which `less` is x - 1 without its rounding."""
@@ -93,8 +93,8 @@ class Reals(Scalars):
         """The leading half of a number's bits, and what is left."""
         info, kind = np.finfo(self.dtype), self.dtype.replace("float", "uint")
         rest = 1 << (info.nmant + 2) // 2
-        kept = self.b.number(2**info.bits - rest, kind)
-        high = self.bitcast(self.b.op("and", kind, self.b.op("bitcast", kind, x), kept))
+        complement = self.b.number(2**info.bits - rest, kind)
+        high = self.bitcast(self.b.op("and", kind, self.b.op("bitcast", kind, x), complement))
         return high, self.sub(x, high)
 
     def by_size(self, x: int, y: int) -> tuple[int, int]:
@@ -197,8 +197,8 @@ def _pow(b: Adds, dtype: str, x: int, y: int) -> int:
     power = _exp(r, size, r.select(is_real, zero, angle))
     gone = r.both(r.both(p_none, q_none), r.is_("gt", re, zero))
     flat = r.both(re_none, im_none)
-    found = (r.select(gone, zero, v) for v in power)
-    return pair(b, *(r.select(flat, v, w) for v, w in zip((one, zero), found, strict=True)))
+    selected = (r.select(gone, zero, v) for v in power)
+    return pair(b, *(r.select(flat, v, w) for v, w in zip((one, zero), selected, strict=True)))
 
 
 def _exp(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -228,7 +228,7 @@ def _log1p(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 def _sqrt(r: Reals, x: int, y: int) -> tuple[int, int]:
     """The larger part by a root, the other one by a quotient; of numbers of moderate size."""
-    half, zero, given = r.number(0.5), r.number(0), y
+    half, zero, imaginary = r.number(0.5), r.number(0), y
     is_small = r.is_("lt", r.max(r.abs(x), r.abs(y)), r.number(2.0**64))
     scale, back = (
         r.select(is_small, *map(r.number, v)) for v in ((2.0**60, 1 / 16), (2.0**-30, 4))
@@ -241,7 +241,7 @@ def _sqrt(r: Reals, x: int, y: int) -> tuple[int, int]:
     small = r.mul(back, r.select(alone, y, r.div(r.mul(half, y), large)))
     large = r.mul(back, large)
     right = r.is_("ge", x, zero)
-    below = r.select(r.is_("lt", given, zero), r.neg(large), large)
+    below = r.select(r.is_("lt", imaginary, zero), r.neg(large), large)
     return r.select(right, large, r.abs(small)), r.select(right, small, below)
 
 

@@ -255,15 +255,15 @@ def _select_n(r: Scalars, which: int, *cases: int) -> int:
 
 def _convert(r: Scalars, x: int) -> int:
     """To another dtype; the real part where only the operand is complex."""
-    given = [x]
+    numbers = [x]
     if r.of in COMPLEX and r.dtype not in COMPLEX:
-        given = parts(r.b, x) if r.dtype == "bool" else parts(r.b, x)[:1]
+        numbers = parts(r.b, x) if r.dtype == "bool" else parts(r.b, x)[:1]
     if r.dtype == "bool" and r.of != "bool":
         zero = r.b.number(0, COMPLEX.get(r.of, r.of))
-        first, *others = (r.is_("ne", v, zero) for v in given)
-        return r.either(first, *others) if others else first
-    found = r.convert(given[0])
-    return _rounded(r, found, *r.params["rounded"]) if "rounded" in r.params else found
+        first, *rest = (r.is_("ne", v, zero) for v in numbers)
+        return r.either(first, *rest) if rest else first
+    rounded = r.convert(numbers[0])
+    return _rounded(r, rounded, *r.params["rounded"]) if "rounded" in r.params else rounded
 
 
 def _rounded(r: Scalars, x: int, exponent_bits: int, mantissa_bits: int) -> int:
@@ -361,8 +361,8 @@ def _erf_inv(r: Scalars, x: int) -> int:
     w = r.neg(r.call("log1p", r.neg(r.square(x))))
     result: int | None = None
     for end, rooted, middle, coefficients in reversed(_ERF_INV[r.dtype]):
-        moved = r.sub(r.sqrt(w) if rooted else w, r.number(middle))
-        value = _polynomial(r, moved, *map(r.number, reversed(coefficients)))
+        centred = r.sub(r.sqrt(w) if rooted else w, r.number(middle))
+        value = _polynomial(r, centred, *map(r.number, reversed(coefficients)))
         here = r.is_("lt", w, r.number(end))
         result = value if result is None else r.select(here, value, result)
     assert result is not None
@@ -384,14 +384,14 @@ def _digamma(r: Scalars, x: int) -> int:
     inverse = r.div(one, large)
     square = r.square(inverse)
     series = _polynomial(r, square, zero, *map(r.number, _BERNOULLI[:terms]))
-    found = r.sub(r.sub(r.call("log", large), r.mul(r.number(0.5), inverse)), series)
+    value = r.sub(r.sub(r.call("log", large), r.mul(r.number(0.5), inverse)), series)
     for k in reversed(range(steps)):
-        found = r.sub(found, r.div(one, r.add(z, r.number(k))))
+        value = r.sub(value, r.div(one, r.add(z, r.number(k))))
     turn = r.mul(r.number(np.pi), r.sub(x, r.round(x)))
-    mirrored = r.sub(found, r.div(r.mul(r.number(np.pi), r.call("cos", turn)), r.call("sin", turn)))
+    mirrored = r.sub(value, r.div(r.mul(r.number(np.pi), r.call("cos", turn)), r.call("sin", turn)))
     pole = r.both(r.is_("le", x, zero), r.is_("eq", x, r.floor(x)))
-    found = r.select(pole, r.number(np.nan), r.select(left, mirrored, found))
-    return r.select(r.is_("eq", x, zero), r.number(-np.inf), found)
+    value = r.select(pole, r.number(np.nan), r.select(left, mirrored, value))
+    return r.select(r.is_("eq", x, zero), r.number(-np.inf), value)
 
 
 def _lgamma(r: Scalars, x: int) -> int:

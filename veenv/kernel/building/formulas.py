@@ -105,9 +105,9 @@ def _top_k(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
 
 def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Sequence[Array]:
     """Counts the entries of a sorted table before each of some numbers, or not after it."""
-    made = params["_prim"]
-    given = made.params
-    if table.ndim != given["batch_dims"] + 1:
+    primitive = params["_prim"]
+    inner = primitive.params
+    if table.ndim != inner["batch_dims"] + 1:
         raise CannotFuseError("primitive 'SearchSorted' can be fused for one axis", "SearchSorted")
 
     def before(x: Array, y: Array) -> Array:  # what is not a number comes last
@@ -115,10 +115,10 @@ def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Se
 
     def one(table: Array, wanted: Array) -> Array:
         x, y = jnp.broadcast_arrays(wanted[..., None], table)
-        passed = ~before(x, y) if given["side"] == "right" else before(y, x)
-        return passed.sum(-1, made.out_aval.dtype)
+        passed = ~before(x, y) if inner["side"] == "right" else before(y, x)
+        return passed.sum(-1, primitive.out_aval.dtype)
 
-    for _ in range(given["batch_dims"]):
+    for _ in range(inner["batch_dims"]):
         one = jax.vmap(one)
     return [one(table, wanted)]
 
@@ -166,10 +166,10 @@ def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[A
     for _ in operands[0].shape:
         combine = jax.vmap(combine)
     rows = [_taps(params, x, fill) for x, fill in zip(operands, operands[half:], strict=False)]
-    found = [jnp.full_like(row[0], fill) for row, fill in zip(rows, operands[half:], strict=True)]
+    results = [jnp.full_like(row[0], fill) for row, fill in zip(rows, operands[half:], strict=True)]
     for taps in zip(*rows, strict=True):
-        found = combine(*found, *taps)
-    return found
+        results = combine(*results, *taps)
+    return results
 
 
 def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callable[..., Array]]:
@@ -182,11 +182,11 @@ def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callab
 def _gathered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[Array]:
     """Gathers the value at each window's extreme, the first of equal ones."""
     taps, least, stays = _keys(params, x)
-    best, found = jnp.full_like(taps[0], least), jnp.zeros_like(taps[0], values.dtype)
+    best, extreme = jnp.full_like(taps[0], least), jnp.zeros_like(taps[0], values.dtype)
     for key, value in zip(taps, _taps(params, values, 0), strict=True):
         old = stays(best, key)
-        best, found = jnp.where(old, best, key), jnp.where(old, found, value)
-    return [found]
+        best, extreme = jnp.where(old, best, key), jnp.where(old, extreme, value)
+    return [extreme]
 
 
 def _scattered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[Array]:
@@ -197,9 +197,9 @@ def _scattered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[A
         old.append(stays(best, key))
         best = jnp.where(old[-1], best, key)
     parts = []
-    for kept in reversed(old):
-        parts.append(jnp.where(kept, 0, values))
-        values = jnp.where(kept, values, 0)
+    for before in reversed(old):
+        parts.append(jnp.where(before, 0, values))
+        values = jnp.where(before, values, 0)
     places = jax.linear_transpose(lambda y: _taps(params, y, 0), x)
     return places([values, *reversed(parts)])
 
@@ -230,22 +230,26 @@ _BODIES: Mapping[str, Callable[..., Any]] = {
 
 def name_of(eqn: Any) -> str:
     """The name of a primitive; newer versions of JAX tell some apart by a class alone."""
-    own = type(eqn.params.get("_prim"))
-    if own is type(None):
+    kind = type(eqn.params.get("_prim"))
+    if kind is type(None):
         return eqn.primitive.name
-    return own.__name__ if own.__module__.startswith("jax.") else f"{own.__module__}.{own.__name__}"
+    return (
+        kind.__name__
+        if kind.__module__.startswith("jax.")
+        else f"{kind.__module__}.{kind.__name__}"
+    )
 
 
 def body_of(eqn: Any) -> Any | None:
     """Returns a primitive's decomposition as a closed jaxpr; None for primitives without one."""
-    found = _found(eqn)
-    return None if isinstance(found, CannotFuseError) else found
+    formula = _found(eqn)
+    return None if isinstance(formula, CannotFuseError) else formula
 
 
 def refusal(eqn: Any) -> CannotFuseError | None:
     """Explains why an equation has no decomposition where others of its primitive have one."""
-    found = _found(eqn)
-    return found if isinstance(found, CannotFuseError) else None
+    formula = _found(eqn)
+    return formula if isinstance(formula, CannotFuseError) else None
 
 
 def _found(eqn: Any) -> Any | CannotFuseError | None:

@@ -27,10 +27,10 @@ class _Transform:
     def scaled(self, factors: np.ndarray, x: Ids) -> Ids:
         """Factors times numbers; zero times an infinite one is none, as nothing is multiplied."""
         factors = np.broadcast_to(factors.reshape(-1, *(1 for _ in x.shape[1:])), x.shape)
-        found, on = np.full(x.shape, self.b.number(0, self.dtype), np.int64), factors != 0
+        products, on = np.full(x.shape, self.b.number(0, self.dtype), np.int64), factors != 0
         numbers = constants(self.b, factors[on].astype(self.dtype))
-        found[on] = arithmetic(self.b, "mul", self.dtype, numbers, x[on])
-        return found
+        products[on] = arithmetic(self.b, "mul", self.dtype, numbers, x[on])
+        return products
 
     def add(self, x: Ids, y: Ids) -> Ids:
         """Sums of numbers."""
@@ -55,15 +55,15 @@ class _Transform:
         re, im = self.whole((re, im))
         turns, rows = self.sign * np.arange(n // p) / n, [(re[:, 0], im[:, 0])]
         rows += [self.turned((re[:, r], im[:, r]), r * turns) for r in range(1, p)]
-        found = []
+        parts = []
         for q in range(p):
             around = self.sign * np.arange(p) * q % p / p
             terms = [
                 self.turned(row, np.full(n // p, around[r])) if around[r] else row
                 for r, row in enumerate(rows)
             ]
-            found.append([functools.reduce(self.add, x) for x in zip(*terms, strict=True)])
-        re, im = map(np.concatenate, zip(*found, strict=True))
+            parts.append([functools.reduce(self.add, x) for x in zip(*terms, strict=True)])
+        re, im = map(np.concatenate, zip(*parts, strict=True))
         return re, im
 
 
@@ -85,9 +85,9 @@ def _fft(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         re, im = (np.moveaxis(y, axis, 0) for y in (re, im))
         if half and back:  # the other half is conjugate; what is its own conjugate is real
             other, none = slice((n - 1) // 2, 0, -1), np.full_like(im[:1], zero)
-            own = [none, im[1 : (n + 1) // 2], *([none] if n % 2 == 0 else [])]
+            halves = [none, im[1 : (n + 1) // 2], *([none] if n % 2 == 0 else [])]
             re = np.concatenate([re, re[other]])
-            im = np.concatenate([*own, arithmetic(b, "neg", dtype, im[other])])
+            im = np.concatenate([*halves, arithmetic(b, "neg", dtype, im[other])])
         re, im = transform.whole((re, im))
         if back:
             re, im = (transform.scaled(np.full(n, 1 / n), y) for y in (re, im))

@@ -445,15 +445,15 @@ def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
     sine, change = e.mul(tangent, cosine), e.mul(tangent, off)
     a[p, p], a[q, q] = e.sub(a[p, p], change), e.add(a[q, q], change)
     a[p, q] = a[q, p] = zero
-    others = [k for k in range(len(a)) if k not in (p, q)]
-    table = np.concatenate([a[others], vectors])
+    rest = [k for k in range(len(a)) if k not in (p, q)]
+    table = np.concatenate([a[rest], vectors])
     x, y = table[:, p], table[:, q]
     table[:, p], table[:, q] = (
         e.less(e.mul(cosine, x), (sine, y)), e.add(e.mul(sine, x), e.mul(cosine, y)),
     )  # fmt: skip
-    vectors[:] = table[len(others) :]
-    a[np.ix_(others, [p, q])] = table[: len(others), [p, q]]
-    a[np.ix_([p, q], others)] = table[: len(others), [p, q]].T
+    vectors[:] = table[len(rest) :]
+    a[np.ix_(rest, [p, q])] = table[: len(rest), [p, q]]
+    a[np.ix_([p, q], rest)] = table[: len(rest), [p, q]].T
 
 
 def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
@@ -477,7 +477,7 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         name, dtype = eqn.primitive.name, dtype_name(eqn.invars[0].aval.dtype)
         if dtype not in FLOATS and name != "lu_pivots_to_permutation":
             raise CannotFuseError(f"primitive {name!r} cannot be fused for {dtype}", name)
-        further = {key: made(eqn) for key, made in extra.items()}
+        further = {key: make(eqn) for key, make in extra.items()}
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
         each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
@@ -485,8 +485,8 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         if not each:
             return [np.zeros(aval.shape, np.int64) for aval in avals]
         return [
-            np.stack(found).reshape(aval.shape)
-            for found, aval in zip(zip(*each, strict=True), avals, strict=True)
+            np.stack(rows).reshape(aval.shape)
+            for rows, aval in zip(zip(*each, strict=True), avals, strict=True)
         ]
 
     return rule
