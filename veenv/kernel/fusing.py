@@ -242,7 +242,7 @@ def trace_leaves(
     fun: Callable[..., Any], leaves: Sequence[Any], tree: Any, dynamic: Sequence[int]
 ) -> Traced:
     """Traces `fun` by the leaves of its arguments that are dynamic; the others are constants."""
-    found: list[Any] = []
+    leaves_of: list[Any] = []
 
     @functools.wraps(fun)  # JAX's errors name the user's function, its line and its arguments
     def flat(*args: Any, **kwargs: Any) -> list[Any]:
@@ -252,34 +252,36 @@ def trace_leaves(
         args, kwargs = jax.tree.unflatten(tree, full)
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
         static, arrays = split_leaves(outs)
-        found.append((out_tree, tuple(map(jax.typeof, arrays)), static))
+        leaves_of.append((out_tree, tuple(map(jax.typeof, arrays)), static))
         return list(map(_as_plain, arrays))
 
     operands = [_as_plain(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
-    some, named = _plain(tree, map(given.get, range(len(leaves))))
-    closed = with_definitions(loosened(jax.make_jaxpr(flat)(*some, **named)))
+    positional, named = _plain(tree, map(given.get, range(len(leaves))))
+    closed = with_definitions(loosened(jax.make_jaxpr(flat)(*positional, **named)))
     lifted = [
         (v, c) for v, c in zip(_compat.open_jaxpr(closed).constvars, closed.consts, strict=True)
         if _compat.is_traced(c) or (np.size(c) > limits.SMALL and is_differentiable(c))
     ]  # fmt: skip
     held = [c for _, c in lifted]
-    out_tree, avals, static = found[-1]
+    out_tree, avals, static = leaves_of[-1]
     closed = walk.part_of(closed, arguments=[v for v, _ in lifted])
     if any(_as_plain(c) is not c for c in held):
         inner, count = closed, len(operands)
 
         def plain(*args: Any) -> list[Any]:
-            own = map(_from_plain, args[count:], held)
-            return jax.core.eval_jaxpr(_compat.open_jaxpr(inner), inner.consts, *args[:count], *own)
+            originals = map(_from_plain, args[count:], held)
+            return jax.core.eval_jaxpr(
+                _compat.open_jaxpr(inner), inner.consts, *args[:count], *originals
+            )
 
         closed = jax.make_jaxpr(plain)(*operands, *map(_as_plain, held))
     operands += map(_as_plain, held)
 
     def direct(*operands: Any) -> list[Any]:
         values = dict(zip(dynamic, operands, strict=True))
-        some, named = _plain(tree, map(values.get, range(len(leaves))))
-        return flat(*some, **named)
+        positional, named = _plain(tree, map(values.get, range(len(leaves))))
+        return flat(*positional, **named)
 
     traced = Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
     return replace(traced, direct=direct)
@@ -366,8 +368,8 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 closed = trace_leaves(inner, shapes, tree, dynamic).closed
                 place = _line_of(error.primitive, closed)
         raise error.at(place or _place(fun)) from None
-    own = [k for k in program.written() if k < len(made.closed.out_avals)]
-    xla = made.differentiable(own)
+    results = [k for k in program.written() if k < len(made.closed.out_avals)]
+    xla = made.differentiable(results)
     instead = lambda n: xla if n == 1 and is_slow_alone(made, program) else None  # noqa: E731
     return run_kernel(made, program, xla, instead, _again)
 
@@ -385,8 +387,8 @@ def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
         if equation.primitive.name == primitive:
             return line
         for body in _compat.bodies(equation.params):
-            if found := _line_of(primitive, body, line):
-                return found
+            if line_of := _line_of(primitive, body, line):
+                return line_of
     return ""
 
 
@@ -402,7 +404,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
     """For any number of points a function of arrays as a kernel; None where it cannot be one."""
 
     @functools.cache
-    def made(alone: bool) -> Callable[..., list[Any]] | None:
+    def compiled(alone: bool) -> Callable[..., list[Any]] | None:
         leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in inputs]
         tree = jax.tree.structure((tuple(leaves), {}))
         traced = trace_leaves(fun, leaves, tree, range(len(leaves)))
@@ -418,7 +420,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
 
         return run
 
-    return lambda points: made(points == 1)
+    return lambda points: compiled(points == 1)
 
 
 def as_kernel(
@@ -465,14 +467,14 @@ def run_kernel(
       again: makes kernels of the kernel's derivatives.
     """
     avals, written = traced.closed.out_avals, program.written()
-    own = [k for k in written if k < len(avals)]  # the others tell of callbacks
+    results = [k for k in written if k < len(avals)]  # the others tell of callbacks
     leaves: dict[int, Any] = {}
     if written:
         operands = [
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(own), instead)
+        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(results), instead)
         kernel = primitive.Fused(program, xla, instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
@@ -518,17 +520,17 @@ def _as_kernel_dtypes(
 ) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:
     """Functions of the traced one's dtypes as functions of those that the kernel computes in."""
     avals = traced.closed.out_avals
-    given = [v.aval.dtype for v in _compat.open_jaxpr(traced.closed).invars]
+    dtypes = [v.aval.dtype for v in _compat.open_jaxpr(traced.closed).invars]
     written = program.written()
     to = [program.outputs[k] for k in written]
-    if given == [leaf.dtype for leaf in program.inputs] and [leaf.dtype for leaf in to] == [
+    if dtypes == [leaf.dtype for leaf in program.inputs] and [leaf.dtype for leaf in to] == [
         avals[k].dtype if k < len(avals) else None for k in written
     ]:
         return xla, instead
 
     def converted(fun: Callable[..., Any]) -> Callable[..., list[Any]]:
         def run(*operands: Any) -> list[Any]:
-            outs = fun(*(x.astype(dtype) for x, dtype in zip(operands, given, strict=True)))
+            outs = fun(*(x.astype(dtype) for x, dtype in zip(operands, dtypes, strict=True)))
             none = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in to[len(outs) :]]
             return [*(y.astype(leaf.dtype) for y, leaf in zip(outs, to, strict=False)), *none]
 

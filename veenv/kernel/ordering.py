@@ -77,10 +77,10 @@ def in_place(program: ScalarProgram, carries: int = 0) -> frozenset[tuple[int, i
     def free(position: int, place: int) -> bool:
         i = ops[position].args[place]
         name, of = ops[i].name, (ops[i].attr[0],) if ops[i].name == "input" else i
-        own = name in ("write", "part") or (name == "input" and ops[i].attr[0] < carries)
+        is_place = name in ("write", "part") or (name == "input" and ops[i].attr[0] < carries)
         if name == "array":
-            own = not program.is_constant[list(ops[i].args)].all()
-        if not own or max(reads[of]) > position:
+            is_place = not program.is_constant[list(ops[i].args)].all()
+        if not is_place or max(reads[of]) > position:
             return False
         return ops[position].name == "write" or reads[of].count(position) == 1
 
@@ -181,14 +181,14 @@ def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
         [body.results[k][0] for k in last],
     )
     stacked = sum(loop.carries <= k < loop.carries + loop.stacked for k in inputs)
-    found = replace(loop, body=program, carries=len(carries), stacked=stacked, tested=tested)
+    reduced = replace(loop, body=program, carries=len(carries), stacked=stacked, tested=tested)
     args = tuple(op.args[k] for k in inputs)
-    return op._replace(args=args, attr=found), {k: n for n, k in enumerate(sorted(alive))}
+    return op._replace(args=args, attr=reduced), {k: n for n, k in enumerate(sorted(alive))}
 
 
 def _carried(body: ScalarProgram, wanted: Sequence[int], carries: int) -> set[int]:
     """Finds the carries that some results of a step, and the carries themselves, need."""
-    found: set[int] = set()
+    needed: set[int] = set()
     seen, waiting = bytearray(len(body.ops)), [body.results[k][0] for k in wanted]
     while waiting:
         i = waiting.pop()
@@ -196,10 +196,10 @@ def _carried(body: ScalarProgram, wanted: Sequence[int], carries: int) -> set[in
             continue
         seen[i], op = 1, body.ops[i]
         waiting += op.args
-        if op.name == "input" and op.attr[0] < carries and op.attr[0] not in found:
-            found.add(op.attr[0])
+        if op.name == "input" and op.attr[0] < carries and op.attr[0] not in needed:
+            needed.add(op.attr[0])
             waiting.append(body.results[op.attr[0]][0])
-    return found
+    return needed
 
 
 def _arranged(

@@ -99,11 +99,11 @@ def counts_of(
 def kernel_counts(program: ScalarProgram) -> np.ndarray:
     """Computes the counts of one kernel's price: float64 [2, len(NAMES)], as `counts_of` does."""
     written = sum(program.outputs[k].size for k in program.written())
-    found = np.zeros((2, len(NAMES)))
-    found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
-    moved = written + sum(leaf.size for leaf in program.inputs) + 2 * program.stacked
-    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * _work(program), moved
-    return found
+    counts = np.zeros((2, len(NAMES)))
+    counts[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
+    traffic = written + sum(leaf.size for leaf in program.inputs) + 2 * program.stacked
+    counts[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * _work(program), traffic
+    return counts
 
 
 def _work(program: ScalarProgram) -> float:
@@ -147,12 +147,12 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
         for op in part.ops:
             names[op.name] += times
     functions = names["call"] + sum(WEIGHTS[n] * names[n] * _DIVISION / 4 for n in ("div", "sqrt"))
-    found = np.zeros((2, len(NAMES)))
-    found[0, [_INDEX["call"], _INDEX["loop"]]] = 1.0
-    found[1, _INDEX["simple"]] = sum(names[n] for n in _SIMPLE)
-    found[1, _INDEX["function"]] = functions
-    found[1, _INDEX["stored"]] = sum(program.outputs[k].size for k in program.written())
-    return seconds(found, batch)
+    counts = np.zeros((2, len(NAMES)))
+    counts[0, [_INDEX["call"], _INDEX["loop"]]] = 1.0
+    counts[1, _INDEX["simple"]] = sum(names[n] for n in _SIMPLE)
+    counts[1, _INDEX["function"]] = functions
+    counts[1, _INDEX["stored"]] = sum(program.outputs[k].size for k in program.written())
+    return seconds(counts, batch)
 
 
 def kernel_size(equations: int) -> int:
@@ -409,29 +409,29 @@ def _find_repeats(steps: Sequence[_Step]) -> None:
             continue
         needed: dict[int, dict[int, float]] = {}
         for value in step.outs:
-            found = ways.pop(id(value), {})
-            value.stored = value.stored or _is_stored(step.name, found)
+            uses = ways.pop(id(value), {})
+            value.stored = value.stored or _is_stored(step.name, uses)
             if value.stored:
-                found = {number: {0: float(value.size)}}
-            value.computed = sum(sum(each.values()) for each in found.values())
-            for loop, each in found.items():
+                uses = {number: {0: float(value.size)}}
+            value.computed = sum(sum(each.values()) for each in uses.values())
+            for loop, each in uses.items():
                 needed.setdefault(loop, {}).update(each)
         spread = facts(step.name).form == "move"  # reads it at other indices
         for value in {id(v): v for v in step.ins if not v.stored}.values():
             share = min(1.0, value.size / max(1, step.outs[0].size))  # of a broadcast, of a join
             for loop, each in needed.items():
-                own = ways.setdefault(id(value), {}).setdefault(loop, {})
+                uses_of = ways.setdefault(id(value), {}).setdefault(loop, {})
                 for way, entries in each.items():
                     at = 0 if value.size == 1 else next(fresh) if spread else way
-                    own[at] = max(own.get(at, 0.0), entries * share)
+                    uses_of[at] = max(uses_of.get(at, 0.0), entries * share)
 
 
-def _is_stored(name: str, found: Mapping[int, Mapping[int, float]]) -> bool:
+def _is_stored(name: str, uses: Mapping[int, Mapping[int, float]]) -> bool:
     """Whether a value is stored that could be computed where it is needed."""
-    total = sum(map(len, found.values()))
+    total = sum(map(len, uses.values()))
     if facts(name).cost in ("join", "function"):
         return total > 1
-    return total > _MOST or any(len(each) > _MOST_WAYS for each in found.values())
+    return total > _MOST or any(len(each) > _MOST_WAYS for each in uses.values())
 
 
 def _summed(equation: Any) -> int:

@@ -142,11 +142,11 @@ class Fused(Batched):
         """
         key = self.program.digest(), self.instead is None, self.again is None
         with _lock:
-            found = _recent.pop(key, None) or jax.jit(self._alone)
-            _recent[key] = found
+            jitted = _recent.pop(key, None) or jax.jit(self._alone)
+            _recent[key] = jitted
             dropped = _recent.popitem(last=False) if len(_recent) > limits.KEPT else None
         del dropped
-        return found
+        return jitted
 
     def now(self, *args: Any) -> list[Any]:
         """The results of the compiled kernel."""
@@ -218,18 +218,18 @@ def _batch(
         shape = x.shape if d is None else x.shape[:d] + x.shape[d + 1 :]
         if len(shape) > rank:
             old = shape[: len(shape) - rank]
-    moved = []
+    batched = []
     for (x, d), rank in zip(pairs, point, strict=True):
         if d is None:
             lacking = x.ndim > rank
-            moved.append(jnp.broadcast_to(x, (size, *x.shape)) if lacking else x)
+            batched.append(jnp.broadcast_to(x, (size, *x.shape)) if lacking else x)
             continue
         x = jnp.moveaxis(x, d, 0)
         if old and x.ndim == rank + 1:
             wide = x.reshape(size, *(1 for _ in old), *x.shape[1:])
             x = jnp.broadcast_to(wide, (size, *old, *x.shape[1:]))
-        moved.append(x)
-    return call(kernel, *moved), [0] * len(kernel.outputs)
+        batched.append(x)
+    return call(kernel, *batched), [0] * len(kernel.outputs)
 
 
 def _jvp(
@@ -259,13 +259,15 @@ def _pushed(
 ) -> list[Any]:
     """Tangents of the results by a derivative that is linear in those of the operands."""
     count = len(primals)
-    moving = [k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    active_outputs = [
+        k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)
+    ]
 
     def along(operands: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         def of_active(*values: Any) -> list[Any]:
-            given = dict(zip(active, values, strict=True))
-            outs = kernel.xla(*(given.get(k, x) for k, x in enumerate(operands[:count])))
-            return [outs[k] for k in moving]
+            tangent_of = dict(zip(active, values, strict=True))
+            outs = kernel.xla(*(tangent_of.get(k, x) for k, x in enumerate(operands[:count])))
+            return [outs[k] for k in active_outputs]
 
         return of_active, [operands[k] for k in active]
 
@@ -277,10 +279,12 @@ def _pushed(
         return jax.vjp(of_active, *point)[1](cotangents)  # in one trace with the user's own rules
 
     inputs = [*kernel.inputs, *(kernel.inputs[k] for k in active)]
-    derivative = kernel.derived(pushed, inputs, [kernel.outputs[k] for k in moving])
+    derivative = kernel.derived(pushed, inputs, [kernel.outputs[k] for k in active_outputs])
     derivative.pulled = pulled
-    moved = call(derivative, *primals, *(tangents[k] for k in active)) if moving else []
-    slopes = dict(zip(moving, moved, strict=True))
+    derivatives = (
+        call(derivative, *primals, *(tangents[k] for k in active)) if active_outputs else []
+    )
+    slopes = dict(zip(active_outputs, derivatives, strict=True))
     avals = _abstract(*map(jax.typeof, primals), kernel=kernel)
     return [slopes.get(k, ad.Zero(aval.to_tangent_aval())) for k, aval in enumerate(avals)]
 
@@ -289,8 +293,8 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
     """Transposes a derivative: cotangents of linear operands, summed where a batch shares them."""
     unknown = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [k for k in range(len(args)) if k not in unknown]
-    given = [k for k, ct in enumerate(cts) if not isinstance(ct, ad.Zero)]
-    if not given:
+    present = [k for k, ct in enumerate(cts) if not isinstance(ct, ad.Zero)]
+    if not present:
         return [ad.Zero(args[k].aval) if k in unknown else None for k in range(len(args))]
     inputs, outputs = kernel.inputs, kernel.outputs
 
@@ -298,27 +302,27 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
         values = dict(zip(known, operands, strict=False))
         if kernel.pulled is not None:
             rows = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
-            for k, row in zip(given, operands[len(known) :], strict=True):
+            for k, row in zip(present, operands[len(known) :], strict=True):
                 rows[k] = row
-            found = kernel.pulled([values.get(k) for k in range(len(args))], rows)
-            return [found[k - len(args)] for k in unknown]
+            pulled = kernel.pulled([values.get(k) for k in range(len(args))], rows)
+            return [pulled[k - len(args)] for k in unknown]
 
-        def linear(*moved: Any) -> Sequence[Any]:
-            given_all = {**values, **dict(zip(unknown, moved, strict=True))}
+        def linear(*operands: Any) -> Sequence[Any]:
+            given_all = {**values, **dict(zip(unknown, operands, strict=True))}
             outs = kernel.xla(*(given_all[k] for k in range(len(args))))
-            return [outs[k] for k in given]
+            return [outs[k] for k in present]
 
         shapes = [jax.ShapeDtypeStruct(inputs[k].shape, inputs[k].dtype) for k in unknown]
         return jax.linear_transpose(linear, *shapes)([*operands[len(known) :]])
 
-    operands = [*(args[k] for k in known), *(cts[k] for k in given)]
-    leaves = [*(inputs[k] for k in known), *(outputs[k] for k in given)]
+    operands = [*(args[k] for k in known), *(cts[k] for k in present)]
+    leaves = [*(inputs[k] for k in known), *(outputs[k] for k in present)]
     derivative = kernel.derived(pulled, leaves, [inputs[k] for k in unknown])
-    found: list[Any] = [None] * len(args)
+    cotangents: list[Any] = [None] * len(args)
     for k, ct in zip(unknown, call(derivative, *operands), strict=True):
         shared = ct.ndim - args[k].aval.ndim  # the batch axes, of an operand that has none
-        found[k] = ct.sum(range(shared)) if shared else ct
-    return found
+        cotangents[k] = ct.sum(range(shared)) if shared else ct
+    return cotangents
 
 
 def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:

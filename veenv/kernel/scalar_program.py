@@ -90,13 +90,13 @@ def remembered(
     known: WeakKeyDictionary[ScalarProgram, dict[Any, T]] = WeakKeyDictionary()
 
     @functools.wraps(fun)
-    def found(program: ScalarProgram, *numbers: P.args, **named: P.kwargs) -> T:
-        own, key = known.setdefault(program, {}), (numbers, *named.items())
-        if key not in own:
-            own[key] = fun(program, *numbers, **named)
-        return own[key]
+    def computed(program: ScalarProgram, *numbers: P.args, **named: P.kwargs) -> T:
+        results, key = known.setdefault(program, {}), (numbers, *named.items())
+        if key not in results:
+            results[key] = fun(program, *numbers, **named)
+        return results[key]
 
-    return found
+    return computed
 
 
 class CannotFuseError(ValueError):
@@ -242,8 +242,8 @@ class Loop:
 
     def digest(self) -> str:
         """A hash of all of it."""
-        own = self.carries, self.stacked, self.length, self.reverse, self.tested, self.routine
-        return f"{own} {self.body.digest()}"
+        settings = self.carries, self.stacked, self.length, self.reverse, self.tested, self.routine
+        return f"{settings} {self.body.digest()}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,9 +29,9 @@ from veenv.rules.table import named
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """Moves entries by an index map of shapes."""
-    found = move_elements(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
-    assert found is not None
-    return found
+    result = move_elements(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
+    assert result is not None
+    return result
 
 
 def _iota(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -129,13 +129,15 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
         result = np.full(eqn.outvars[0].aval.shape, _fill(b, eqn), np.int64)
     for indices, tests in _options(b, windows, x.shape, ids):
         places = windows.places(x.shape, indices)
-        found = entries[places] if result is None else np.where(places < 0, result, entries[places])
+        gathered = (
+            entries[places] if result is None else np.where(places < 0, result, entries[places])
+        )
         if (
             tests is None or result is None
         ):  # all, or the first of those that indices are clipped to
-            result = found
+            result = gathered
         else:
-            result = choose(b, tests.ravel()[owner], found, result)
+            result = choose(b, tests.ravel()[owner], gathered, result)
     assert result is not None
     return result
 
@@ -157,8 +159,8 @@ def _computed(
             tests = b.op("and", "bool", tests, b.op("le", "bool", index, high))
             start = b.op("min", dtype, b.op("max", dtype, index, low), high)
             stride = b.number(prod(shape[axis + 1 :]), "int32")
-            moved = b.op("mul", "int32", b.op("convert", "int32", start), stride)
-            base = b.op("add", "int32", base, moved)
+            shifts = b.op("mul", "int32", b.op("convert", "int32", start), stride)
+            base = b.op("add", "int32", base, shifts)
         bases.append(base)
         inside.append(tests)
         sizes.append(b.computing)
@@ -167,8 +169,8 @@ def _computed(
     offsets = windows.places(shape, np.zeros(ids.shape, np.int64))
     owners = windows.owners(shape, ids.shape[:-1])
     owners = np.broadcast_to(which.reshape(-1)[owners], offsets.shape).ravel().tolist()
-    moved = [b.number(offset, "int32") for offset in offsets.ravel().tolist()]
-    places = [b.op("add", "int32", bases[o], k) for o, k in zip(owners, moved, strict=True)]
+    shifts = [b.number(offset, "int32") for offset in offsets.ravel().tolist()]
+    places = [b.op("add", "int32", bases[o], k) for o, k in zip(owners, shifts, strict=True)]
     return places, [inside[owner] for owner in owners]
 
 
@@ -193,30 +195,30 @@ def _without_alike(
     `arrays` are these three, or two; the result, or updates, have so many axes, and last come those
     which have one entry then.
     """
-    sizes, found, cut = list(windows.sizes), list(arrays), list[int]()
+    sizes, operands, cut = list(windows.sizes), list(arrays), list[int]()
     for k, j, i in windows.alike(arrays[0].shape, rank):
-        axes = [(n, a) for n, a in enumerate((j, i, k)[: len(found)]) if a is not None]
-        alike = all((found[n] == found[n].take([0], a)).all() for n, a in axes)
+        axes = [(n, a) for n, a in enumerate((j, i, k)[: len(operands)]) if a is not None]
+        alike = all((operands[n] == operands[n].take([0], a)).all() for n, a in axes)
         if alike and arrays[0].shape[j] > 1:
             for n, a in axes:
-                found[n] = found[n].take([0], a)
+                operands[n] = operands[n].take([0], a)
             sizes[j] = 1
             cut.append(k)
-    return replace(windows, sizes=tuple(sizes)), found, cut
+    return replace(windows, sizes=tuple(sizes)), operands, cut
 
 
 def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, read at places that are computed."""
     shape = eqn.outvars[0].aval.shape
     windows, (x, ids), cut = _without_alike(windows, (x, ids), len(shape))
-    arrays, found = _arrays(b, x), []
+    arrays, results = _arrays(b, x), []
     for place, inside in zip(*_computed(b, windows, ids, x.shape), strict=True):
         value = _at(b, arrays, lambda a, place=place: b.op("read", b.ops[a].dtype, a, place))
         if not windows.clipped:
             value = int(choose(b, inside, value, _fill(b, eqn))[()])
-        found.append(value)
+        results.append(value)
     once = [1 if k in cut else n for k, n in enumerate(shape)]
-    return np.broadcast_to(np.array(found, np.int64).reshape(once), shape)
+    return np.broadcast_to(np.array(results, np.int64).reshape(once), shape)
 
 
 def _written(
@@ -240,8 +242,8 @@ def _written(
             b.op("write", b.ops[a].dtype, a, place, part)
             for a, part in zip(arrays, parts, strict=True)
         ]
-    found = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
-    return np.broadcast_to(np.array(found, np.int64).reshape(operand.shape), shape)
+    entries = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
+    return np.broadcast_to(np.array(entries, np.int64).reshape(operand.shape), shape)
 
 
 def _fill(b: Builder, eqn: Any) -> int:

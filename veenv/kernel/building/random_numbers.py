@@ -83,21 +83,21 @@ def _bits(params: Mapping[str, Any], keys: Any) -> Any:
 
 
 def _split(params: Mapping[str, Any], keys: Any) -> Any:
-    made = _compat.generator(keys.dtype)
-    split = _each(functools.partial(made.split, shape=params["shape"]), keys.ndim)
-    return jax.random.wrap_key_data(split(jax.random.key_data(keys)), impl=made)
+    generator = _compat.generator(keys.dtype)
+    split = _each(functools.partial(generator.split, shape=params["shape"]), keys.ndim)
+    return jax.random.wrap_key_data(split(jax.random.key_data(keys)), impl=generator)
 
 
 def _fold_in(params: Mapping[str, Any], keys: Any, numbers: Any) -> Any:
-    made = _compat.generator(keys.dtype)
+    generator = _compat.generator(keys.dtype)
     keys, numbers = jnp.broadcast_arrays(keys, numbers)
-    folded = _each(made.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
-    return jax.random.wrap_key_data(folded, impl=made)
+    folded = _each(generator.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
+    return jax.random.wrap_key_data(folded, impl=generator)
 
 
 def _seed(params: Mapping[str, Any], seeds: Any) -> Any:
-    made = params["impl"]
-    return jax.random.wrap_key_data(_each(made.seed, seeds.ndim)(seeds), impl=made)
+    generator = params["impl"]
+    return jax.random.wrap_key_data(_each(generator.seed, seeds.ndim)(seeds), impl=generator)
 
 
 def _each(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:

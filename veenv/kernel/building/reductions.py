@@ -48,9 +48,9 @@ def _reduce(name: str) -> Rule:
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         x, axes = ins[0], tuple(eqn.params["axes"])
         dtype = dtype_name(eqn.outvars[0].aval.dtype)
-        kept = [a for a in range(x.ndim) if a not in axes]
-        shape = [x.shape[a] for a in kept]
-        rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1 if x.size else 0)
+        remaining = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in remaining]
+        rows = x.transpose(*remaining, *axes).reshape(math.prod(shape), -1 if x.size else 0)
         if b.stored and x.size >= limits.TAPS and dtype in DTYPES:
             totals = reduced(b, rows, operation(name, dtype), neutral(b, name, dtype))
             if totals is not None:

@@ -74,7 +74,7 @@ def tables(
     if saved <= len(wanted) or len(computed) * len(order) > limits.MAX_OPERATIONS:
         return {}, {}
     values = {i: b.value(carried[i][0]) for i in alone}
-    found: dict[int, list[int]] = {i: [0] * len(order) for i in wanted}
+    tables: dict[int, list[int]] = {i: [0] * len(order) for i in wanted}
     for t in order:
         now = dict(values)
         for i in computed:
@@ -83,10 +83,10 @@ def tables(
                 now[i] = evaluate(op, [now[a] for a in op.args])
             elif i not in now:
                 now[i] = op.attr if op.name == "const" else b.value(columns[i][t])
-        for i, entries in found.items():
+        for i, entries in tables.items():
             entries[t] = b.const(now[i])
         values = {i: now[ahead[i]] for i in alone}
-    return found, {i: b.const(value) for i, value in values.items()}
+    return tables, {i: b.const(value) for i, value in values.items()}
 
 
 def divided_by(ops: list[Op], i: int, entries: list[int], b: Builder) -> list[int]:

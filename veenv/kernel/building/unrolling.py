@@ -255,8 +255,8 @@ def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
     """
 
     def has_rule(eqn: Any) -> bool:
-        own = _compat.own_rule(eqn.primitive, eqn.params)
-        return own is not None or facts(eqn.primitive.name).stops
+        rule = _compat.own_rule(eqn.primitive, eqn.params)
+        return rule is not None or facts(eqn.primitive.name).stops
 
     jaxpr = _compat.open_jaxpr(closed)
     if not any(map(has_rule, walk.every(jaxpr))):
@@ -278,8 +278,8 @@ class _Env(dict[Any, Ids]):
         self._constant, self._consts = constant, dict(consts)
 
     def __missing__(self, variable: Any) -> Ids:
-        found = self[variable] = self._constant(self._consts[variable])
-        return found
+        constant = self[variable] = self._constant(self._consts[variable])
+        return constant
 
 
 class _Unroller:
@@ -332,8 +332,8 @@ class _Unroller:
             walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._deep)
             return walker._equation(eqn, operands)
 
-        made = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
-        return made.outputs(jaxpr, consts, ins)
+        batches = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
+        return batches.outputs(jaxpr, consts, ins)
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         try:
@@ -438,13 +438,13 @@ class _Unroller:
         if length > 1:
 
             def make(nested: bool) -> list[Ids] | None:
-                given = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
-                return loops.scan(self.builder, *given, walk.out_avals(eqn), self._limit, read)
+                parts = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
+                return loops.scan(self.builder, *parts, walk.out_avals(eqn), self._limit, read)
 
             try:
-                found = self._rolled(make)
-                if found is not None:
-                    return found
+                rolled = self._rolled(make)
+                if rolled is not None:
+                    return rolled
             except CannotFuseError as error:  # where an index is known in each step, it is unrolled
                 refused = error
         try:
@@ -493,9 +493,9 @@ class _Unroller:
             raise LongLoopError(*self._too_long(step, length, refused))
 
     def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
-        kept = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
+        reason = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
         return (
-            f"a loop of {length:,} steps{kept} takes {step:,} scalar operations or more for "
+            f"a loop of {length:,} steps{reason} takes {step:,} scalar operations or more for "
             f"each step where it is written out, of {self._limit:,} that one kernel may have "
             "(it would take too long to compile)",
             "scan",

@@ -75,8 +75,10 @@ def memory(
     places: dict[Place | int, int] = {}
     arrays = [*owned(program, carries or 0)]
     if carries is None:
-        given = ((k, op) for k, op in enumerate(program.ops) if op.name == "input")
-        arrays += [((k, None), program.inputs[op.attr[0]]) for k, op in given if op.attr[1] is None]
+        inputs = ((k, op) for k, op in enumerate(program.ops) if op.name == "input")
+        arrays += [
+            ((k, None), program.inputs[op.attr[0]]) for k, op in inputs if op.attr[1] is None
+        ]
     for place, leaf in arrays:
         if place[1] is not None or table(program, place[0]) is None:
             places[place] = base
@@ -103,39 +105,39 @@ def workspace(loop: Loop) -> list[int]:
 
 
 @remembered
-def uniform(program: ScalarProgram, given: tuple[bool, ...]) -> Sequence[bool]:
+def uniform(program: ScalarProgram, leaves: tuple[bool, ...]) -> Sequence[bool]:
     """Tells which operations are the same at all points, given which input leaves are."""
-    found: list[bool] = []
+    flags: list[bool] = []
     results: dict[int, list[bool]] = {}
     for position, op in enumerate(program.ops):
-        args = [found[a] for a in op.args]
-        same = given[op.attr[0]] if op.name == "input" else all(args) and op.name != "write"
+        args = [flags[a] for a in op.args]
+        same = leaves[op.attr[0]] if op.name == "input" else all(args) and op.name != "write"
         if op.name == "loop":
             results[position] = _results(op.attr, args)
         elif op.name == "part":
             same = results[op.args[0]][op.attr]
-        found.append(same)
-    return found
+        flags.append(same)
+    return flags
 
 
 def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
     """Tells which input leaves of a loop's body are the same at all points, given its arguments."""
     arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
-    given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
+    leaves = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
     while True:
-        found = uniform(loop.body, tuple(given))
-        ends = all(found[i] for i in loop.body.results[-1]) if loop.length is None else True
+        flags = uniform(loop.body, tuple(leaves))
+        ends = all(flags[i] for i in loop.body.results[-1]) if loop.length is None else True
         carried = [
-            flag and ends and found[ids[0]]
-            for flag, ids in zip(given[: loop.carries], loop.body.results, strict=False)
+            flag and ends and flags[ids[0]]
+            for flag, ids in zip(leaves[: loop.carries], loop.body.results, strict=False)
         ]
-        if carried == given[: loop.carries]:
-            return given
-        given[: loop.carries] = carried
+        if carried == leaves[: loop.carries]:
+            return leaves
+        leaves[: loop.carries] = carried
 
 
 def _results(loop: Loop, args: Sequence[bool]) -> list[bool]:
-    given = within(loop, args)
-    found = uniform(loop.body, tuple(given))
+    leaves = within(loop, args)
+    flags = uniform(loop.body, tuple(leaves))
     stacked = loop.body.results[loop.carries :]
-    return [*given[: loop.carries], *(found[ids[0]] for ids in stacked)]
+    return [*leaves[: loop.carries], *(flags[ids[0]] for ids in stacked)]

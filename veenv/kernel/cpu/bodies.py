@@ -64,14 +64,14 @@ class Instructions(Emitter, Backend[Stored]):
             if op.name == "input" and op.attr[1] is None:
                 self._deinterleave(position, op)
             self.run([position])
-            for number, made, value, count in writes.get(position, ()):
+            for number, leaf, value, count in writes.get(position, ()):
                 if value is None:
-                    self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
+                    self.leaves.store(number, leaf.stored, [self.operand(i) for i in leaf.ids])
                 elif count > 1:
                     source = self._address(self.stored(position), 0)
-                    self.leaves.copy(number, made.stored, value, count, source)
+                    self.leaves.copy(number, leaf.stored, value, count, source)
                 else:
-                    self.leaves.store_value(number, made.stored, value, self.operand(position))
+                    self.leaves.store_value(number, leaf.stored, value, self.operand(position))
         return "\n".join(self.lines)
 
     def const(self, op: Op) -> str:
@@ -355,8 +355,8 @@ class Instructions(Emitter, Backend[Stored]):
             place = self.emit(f"mul {places} {place}, splat (i32 {array.stride})")
         if not array.shared:
             place = self.emit(f"mul {places} {place}, splat (i32 {lanes})")
-            own = ", ".join(f"i32 {k}" for k in range(lanes))
-            place = self.emit(f"add {places} {place}, <{own}>")
+            indices = ", ".join(f"i32 {k}" for k in range(lanes))
+            place = self.emit(f"add {places} {place}, <{indices}>")
         base = self._address(array.view(0, 1), 0)
         return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
 
@@ -449,13 +449,13 @@ def body(program: ScalarProgram, lanes: int) -> str:
     (`veenv.kernel.cpu.size`). Points lie one after the other; the last vector is computed whole.
     """
     steps, arrays = Instructions(program, lanes), memory(program, lanes)[1]
-    kept = f"  %kept = alloca [{arrays} x i8], align {ALIGNED}\n" if arrays else ""
+    scratch = f"  %kept = alloca [{arrays} x i8], align {ALIGNED}\n" if arrays else ""
     function = f"""\
 declare i64 @llvm.smin.i64(i64, i64)
 
 define void @body(ptr noalias %ins, ptr noalias %outs, i64 %points) #0 {{
 entry:
-{kept}  %none = icmp eq i64 %points, 0
+{scratch}  %none = icmp eq i64 %points, 0
   %never = icmp slt i64 %points, 0
   br i1 %none, label %exit, label %loop
 loop:

@@ -136,11 +136,11 @@ def _emit() -> Callable[..., Any]:
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
     """Returns the libraries that LLVM does not search by itself: this process, libm, libmvec."""
-    found = [ctypes.CDLL(None)]
+    libraries = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libmvec.so.1"):
         with suppress(OSError):
-            found.append(ctypes.CDLL(name))
-    return tuple(found)
+            libraries.append(ctypes.CDLL(name))
+    return tuple(libraries)
 
 
 LIBRARY = "scipy_"

@@ -42,11 +42,11 @@ def objects(name: str, make: Callable[[], Objects]) -> Objects:
 
     The name says all that the code depends on but the processor and versions of software.
     """
-    found = known_objects(name)
-    if found is None:
-        found = make()
-        put(name, {"symbols": found.symbols, "stack": found.stack}, found.code)
-    return found
+    objects = known_objects(name)
+    if objects is None:
+        objects = make()
+        put(name, {"symbols": objects.symbols, "stack": objects.stack}, objects.code)
+    return objects
 
 
 def known_objects(name: str) -> Objects | None:
@@ -117,9 +117,11 @@ def _made_by() -> str:
     return repr((digest.hexdigest(), versions, libc, llvm.get_process_triple(), host()))
 
 
-def _is_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+def _is_own(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
     """Whether a file is of a kind and this user's, and nobody else may write it."""
-    return is_kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
+    return (
+        is_kind(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
+    )
 
 
 def _text(path: Path) -> bytes:
@@ -157,8 +159,8 @@ def _make_room(folder: Path, room: float) -> bool:
     if 0 <= room < inf:
         known = [(file.stat(), file) for file in folder.iterdir()]
         known.sort(key=lambda each: -each[0].st_mtime)
-        taken = accumulate(found.st_size for found, _ in known)
-        for (_, file), size in zip(known, taken, strict=True):
+        sizes = accumulate(found.st_size for found, _ in known)
+        for (_, file), size in zip(known, sizes, strict=True):
             if size > room:
                 file.unlink(missing_ok=True)
     return room >= 0

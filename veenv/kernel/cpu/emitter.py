@@ -174,9 +174,9 @@ class Emitter:
         after = f"after_{label}"
         jump = f"br i1 {condition}, label %rare_{label}, label %{after}, !prof !1"
         self._begin(f"rare_{label}", jump)
-        others, end = rare(), self._block
+        rare_value, end = rare(), self._block
         self._begin(after, f"br label %{after}")
-        pairs = zip(values, others, strict=True)
+        pairs = zip(values, rare_value, strict=True)
         return [
             self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
         ]

@@ -161,11 +161,13 @@ class _Registry:
     def _add(self, key: int, program: ScalarProgram | Finished, layout: records.Layout) -> Kernel:
         name = code_name(program.digest(), layout.lanes)
         if isinstance(program, ScalarProgram):
-            made = disk.objects(name, functools.partial(bodies.objects, program, layout.lanes))
+            machine_code = disk.objects(
+                name, functools.partial(bodies.objects, program, layout.lanes)
+            )
         else:
-            made = program.objects if layout == program.layout else disk.known_objects(name)
-            assert made is not None
-        code = MachineCode(made)
+            machine_code = program.objects if layout == program.layout else disk.known_objects(name)
+            assert machine_code is not None
+        code = MachineCode(machine_code)
         record, arrays = records.entry_of(key, layout, code)
         entry = _Entry(record, (code, arrays))
         self.collect()
@@ -195,7 +197,7 @@ _making = threading.Lock()
 def registry() -> _Registry:
     """The registry of this process, made at the first use."""
 
-    def made(_: None) -> _Registry:
+    def fresh(_: None) -> _Registry:
         global _registry
         with _making:
             if _registry is None:
@@ -204,7 +206,7 @@ def registry() -> _Registry:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_registry))
             return _registry
 
-    return _registry or in_threads(made, [None])[0]
+    return _registry or in_threads(fresh, [None])[0]
 
 
 def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
@@ -214,9 +216,9 @@ def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
 
 def alive() -> int:
     """Counts the kernels that hold machine code, after freeing those that nothing can call."""
-    found = registry()
-    in_threads(lambda _: found.collect(), [None])
-    return len(found.entries)
+    entries = registry()
+    in_threads(lambda _: entries.collect(), [None])
+    return len(entries.entries)
 
 
 def _after_fork() -> None:

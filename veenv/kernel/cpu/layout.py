@@ -65,26 +65,26 @@ class Shuffles:
             f"shufflevector {self.kind} {x}, {self.kind} {y}, {int_vector(lanes)}"
         )
 
-    def _by_registers(self, of: Shuffles, given: Sequence[str], lanes: Sequence[int]) -> str:
+    def _by_registers(self, of: Shuffles, sources: Sequence[str], lanes: Sequence[int]) -> str:
         """Does `pick`, each register of the result by itself."""
 
         def register(k: int) -> str:
-            vector, half = given[k // 2], k % 2
+            vector, half = sources[k // 2], k % 2
             if vector in self._registers:
                 return self._registers[vector][half]
-            taken = int_vector(range(half * of.lanes, (half + 1) * of.lanes))
+            half_mask = int_vector(range(half * of.lanes, (half + 1) * of.lanes))
             whole = f"{self.kind} {vector}, {self.kind} poison"
-            return self._emitter.once(f"shufflevector {whole}, {taken}")
+            return self._emitter.once(f"shufflevector {whole}, {half_mask}")
 
         pairs = [divmod(k, of.lanes) for k in lanes]
-        made = [
+        halves = [
             of.gather([(register(k), place) for k, place in pairs[start : start + of.lanes]], 1)
             for start in (0, of.lanes)
         ]
-        both = ", ".join(f"{of.kind} {one}" for one in made)
-        found = self._emitter.emit(f"shufflevector {both}, {int_vector(range(self.lanes))}")
-        self._registers[found] = made
-        return found
+        both = ", ".join(f"{of.kind} {one}" for one in halves)
+        joined = self._emitter.emit(f"shufflevector {both}, {int_vector(range(self.lanes))}")
+        self._registers[joined] = halves
+        return joined
 
     def _permuted(self, x: str, y: str, lanes: tuple[int, ...]) -> str:
         kind, indices = self.kind, self._indices
@@ -102,21 +102,21 @@ class Shuffles:
     def gather(self, places: Sequence[Place], width: int) -> str:
         """A vector of units of `width` lanes, from any vectors."""
         sources = list(dict.fromkeys(vector for vector, _ in places))
-        made, known = sources[0], {sources[0]}
+        joined, known = sources[0], {sources[0]}
         for other in sources[1:] or sources[:1]:
             first = len(known) == 1
             known.add(other)
             lanes: list[int] = []
             for position, (vector, unit) in enumerate(places):
                 if vector == other:
-                    start = unit * width + (self.lanes if other != made else 0)
+                    start = unit * width + (self.lanes if other != joined else 0)
                 elif vector in known:
                     start = (unit if first else position) * width
                 else:
                     start = position * width
                 lanes += range(start, start + width)
-            made = self.pick(made, other, lanes)
-        return made
+            joined = self.pick(joined, other, lanes)
+        return joined
 
 
 @functools.cache
@@ -165,12 +165,12 @@ def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
     if len(values) == 1:
         return list(values)
     half = shuffles.lanes // 2
-    found = []
+    vectors = []
     for x, y in zip(_zipped(values[0::2], shuffles), _zipped(values[1::2], shuffles), strict=True):
         for start in (0, half):
             lanes = [k for i in range(start, start + half) for k in (i, i + shuffles.lanes)]
-            found.append(shuffles.pick(x, y, lanes))
-    return found
+            vectors.append(shuffles.pick(x, y, lanes))
+    return vectors
 
 
 class SeparatedRows:
@@ -225,12 +225,12 @@ class Separated:
     def _stream(self, stream: int) -> list[str]:
         """The vectors of one unit of every point."""
         units, streams = self._shuffles.lanes // self._width, self._entries // self._width
-        found = []
+        vectors = []
         for k in range(self._width):
             flat = [(k * units + i) * streams + stream for i in range(units)]
             places = [(self._load(f // units), f % units) for f in flat]
-            found.append(self._shuffles.gather(places, self._width))
-        return found
+            vectors.append(self._shuffles.gather(places, self._width))
+        return vectors
 
 
 class Leaves:

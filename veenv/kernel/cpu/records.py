@@ -27,8 +27,8 @@ NAME = "transpose"
 @functools.cache
 def transposing(element: str, lanes: int) -> MachineCode:
     """The machine code that transposes an array of numbers; all kernels share it."""
-    made = functools.partial(_transposing, element, lanes)
-    return MachineCode(disk.objects(f"transposing {element} {lanes}", made))
+    transposing = functools.partial(_transposing, element, lanes)
+    return MachineCode(disk.objects(f"transposing {element} {lanes}", transposing))
 
 
 def _transposing(element: str, lanes: int) -> Objects:
@@ -140,9 +140,9 @@ class EntryRecord(ctypes.Structure):
 def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, Any]:
     """The record of a kernel, and the arrays that have to live as long."""
     lanes, executed, leaves_in, outputs, _ = layout
-    whole = [_bytes(made.leaf) for made in outputs if not made.by_value]
+    whole = [_bytes(output.leaf) for output in outputs if not output.by_value]
     direct = len(whole) <= _MOST_DIRECT or all(lanes * size >= _LINE for size in whole)
-    in_place = [direct and not made.by_value for made in outputs]
+    in_place = [direct and not output.by_value for output in outputs]
     staged = sum(_bytes(m.stored) for m, there in zip(outputs, in_place, strict=True) if not there)
     tile = max(1, _STAGING // (lanes * staged)) if staged else _IN_PLACE_TILE
     inputs = [Written(leaf, leaf, ()) for leaf in leaves_in]
@@ -153,7 +153,7 @@ def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, 
         rows.append((_bytes(made.leaf), len(made.leaf.shape), staging, there, size, *by_value))
         staging += -(-size * lanes * (1 if there else tile) // _LINE) * _LINE
     ins, outs = (
-        (LeafRecord * len(some))(*some) for some in (rows[: len(inputs)], rows[len(inputs) :])
+        (LeafRecord * len(part))(*part) for part in (rows[: len(inputs)], rows[len(inputs) :])
     )
     tables = ctypes.sizeof(ctypes.c_int64) * (STRIDE * len(inputs) + len(outputs))
     own_stack = code.stack > _LITTLE_STACK
@@ -169,13 +169,13 @@ def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, 
     return entry, (ins, outs, outputs)
 
 
-def _by_value(made: Written, lanes: int) -> tuple[int, ...]:
+def _by_value(output: Written, lanes: int) -> tuple[int, ...]:
     """The fields of a leaf that is written by values."""
-    constants = made.constants.ctypes.data if made.constants.size else 0
-    transpose = transposing(memory_element(made.leaf.dtype), lanes).address(NAME)
-    width = np.dtype(made.leaf.dtype).itemsize
-    tables = made.sources.ctypes.data, made.places.ctypes.data, constants
-    return len(made.sources), *tables, width, transpose
+    constants = output.constants.ctypes.data if output.constants.size else 0
+    transpose = transposing(memory_element(output.leaf.dtype), lanes).address(NAME)
+    width = np.dtype(output.leaf.dtype).itemsize
+    tables = output.sources.ctypes.data, output.places.ctypes.data, constants
+    return len(output.sources), *tables, width, transpose
 
 
 def _bytes(leaf: Leaf) -> int:
@@ -242,11 +242,11 @@ def _finished(head: dict[str, Any], arrays: Sequence[bytes]) -> Finished | None:
     copies = dict(head["copies"])
     constants = {k: _array(parts, outputs[k].dtype, outputs[k].shape) for k in head["constants"]}
     written = [k for k in range(len(outputs)) if k not in copies and k not in constants]
-    made = []
+    leaves = []
     for k, stored in zip(written, map(_leaf, head["stored"]), strict=True):
         dtypes = np.int64, np.int64, outputs[k].dtype
-        made.append(Written(outputs[k], stored, (), *(_array(parts, d) for d in dtypes)))
-    layout = Layout(head["lanes"], head["executed"], inputs, made, head["single"])
+        leaves.append(Written(outputs[k], stored, (), *(_array(parts, d) for d in dtypes)))
+    layout = Layout(head["lanes"], head["executed"], inputs, leaves, head["single"])
     return Finished(head["digest"], outputs, copies, constants, head["seconds"], layout, objects)
 
 
@@ -268,9 +268,9 @@ def keep(name: str, program: ScalarProgram) -> None:
         "outputs": program.outputs,
         "copies": [*copies.items()],
         "constants": [*constants],
-        "stored": [made.stored for made in layout.outputs],
+        "stored": [output.stored for output in layout.outputs],
     }
-    places = [getattr(made, name) for made in layout.outputs for name in _LAYOUT]
+    places = [getattr(output, name) for output in layout.outputs for name in _LAYOUT]
     disk.put(name, head, [x.tobytes() for x in (*constants.values(), *places)])
 
 

@@ -64,18 +64,18 @@ def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
     Arrays that come into the body of a loop lie in memory as they are read.
     """
     weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
-    found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
+    lengths = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
     for k, op in enumerate(program.ops):
         if op.name == "array":
-            found[k] = sum(1 for _ in groupby(op.args))
+            lengths[k] = sum(1 for _ in groupby(op.args))
         elif op.name == "loop":
-            found[k] = len(op.args) + body_size(op.attr.body)
+            lengths[k] = len(op.args) + body_size(op.attr.body)
         elif op.name == "input" and op.attr[1] is None and not inside:
-            found[k] = _MOVED * min(program.inputs[op.attr[0]].size, _SQUARE)
+            lengths[k] = _MOVED * min(program.inputs[op.attr[0]].size, _SQUARE)
     calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
     angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
-    found[list(angles.values())] += _ANGLE
-    return found
+    lengths[list(angles.values())] += _ANGLE
+    return lengths
 
 
 def body_size(body: ScalarProgram) -> int:
@@ -86,20 +86,20 @@ def body_size(body: ScalarProgram) -> int:
 @remembered
 def _lengths(program: ScalarProgram) -> np.ndarray:
     """Computes the length of each operation's code, with its reads and writes."""
-    found = _own_lengths(program)
+    lengths = _own_lengths(program)
     unread = {k for k, op in enumerate(program.ops) if op.name == "input"}
     for k, op in enumerate(program.ops):
         if not unread.isdisjoint(op.args):
             first = unread.intersection(op.args)
-            found[k] += _MOVED * len(first)
+            lengths[k] += _MOVED * len(first)
             unread -= first
-    for made in written(program):
-        each = 1 if made.by_value else _MOVED
-        known = made.ids if made.by_value else [max(made.ids)] * len(made.ids)
-        if made.by_value:  # entries of arrays are copied, many at once
+    for output in written(program):
+        each = 1 if output.by_value else _MOVED
+        known = output.ids if output.by_value else [max(output.ids)] * len(output.ids)
+        if output.by_value:  # entries of arrays are copied, many at once
             known = [i for i in known if program.ops[i].name != "entry"]
-        np.add.at(found, np.array(known, np.int64), each)
-    return found
+        np.add.at(lengths, np.array(known, np.int64), each)
+    return lengths
 
 
 def _crossing(program: ScalarProgram) -> np.ndarray:
@@ -120,10 +120,10 @@ def _last_uses(program: ScalarProgram) -> np.ndarray:
     for position, op in enumerate(program.ops):
         for i in op.args:
             last[i] = position
-    for made in written(program):
-        if not made.by_value:
-            there = max(made.ids)
-            for i in made.ids:
+    for output in written(program):
+        if not output.by_value:
+            there = max(output.ids)
+            for i in output.ids:
                 last[i] = max(last[i], there)
     return last
 
@@ -171,15 +171,15 @@ def written(program: ScalarProgram) -> list[Written]:
 @remembered
 def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
     """For each operation the leaves, or values of leaves, that are known with it."""
-    found: dict[int, list[Write]] = {}
-    for number, made in enumerate(written(program)):
-        if not made.by_value:
-            found.setdefault(max(made.ids), []).append(Write(number, made, None))
+    writes: dict[int, list[Write]] = {}
+    for number, output in enumerate(written(program)):
+        if not output.by_value:
+            writes.setdefault(max(output.ids), []).append(Write(number, output, None))
             continue
-        for value, count in _runs(program, made.ids):
-            write = Write(number, made, value, count)
-            found.setdefault(made.ids[value], []).append(write)
-    return found
+        for value, count in _runs(program, output.ids):
+            write = Write(number, output, value, count)
+            writes.setdefault(output.ids[value], []).append(write)
+    return writes
 
 
 def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -206,12 +206,12 @@ def _written(program: ScalarProgram, output: int) -> Written:
         entries, constants = np.flatnonzero(~constant), np.zeros(leaf.size, leaf.dtype)
         different, where = np.unique(numbers[constant], return_inverse=True)
         constants[constant] = np.array([program.ops[i].attr for i in different], leaf.dtype)[where]
-    found, first, sources = np.unique(numbers[entries], return_index=True, return_inverse=True)
+    unique, first, sources = np.unique(numbers[entries], return_index=True, return_inverse=True)
     # as the values come in the leaf, or in arrays
-    in_arrays = any(program.ops[i].name == "entry" for i in found)
-    order = np.arange(len(found)) if in_arrays else np.argsort(first)
+    in_arrays = any(program.ops[i].name == "entry" for i in unique)
+    order = np.arange(len(unique)) if in_arrays else np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    values = tuple(found[order].tolist())
+    values = tuple(unique[order].tolist())
     places = np.dtype(leaf.dtype).itemsize * entries
     return Written(leaf, Leaf((len(values),), leaf.dtype), values, rank[sources], places, constants)

@@ -77,19 +77,19 @@ class Trigonometry:
     def _both(self, wanted: list[str], dtype: str, x: str) -> list[str]:
         kind = self._to.vector(dtype)
         size = self._to.intrinsic("fabs", kind, [x])
-        found = self._near(wanted, dtype, kind, x, size)
+        reduced = self._near(wanted, dtype, kind, x, size)
         limit = self._to.number(dtype, _TABLES[dtype].limit)
         far = self._emit(f"fcmp ogt {kind} {size}, {limit}")
         bits = self._emit(f"bitcast <{self._lanes} x i1> {far} to i{self._lanes}")
-        some = self._emit(f"icmp ne i{self._lanes} {bits}, 0")
+        any_lane = self._emit(f"icmp ne i{self._lanes} {bits}, 0")
 
         def calls() -> list[str]:
             return [
                 self._to.select(kind, far, self._to.call(name, dtype, [x]), near)
-                for name, near in zip(wanted, found, strict=True)
+                for name, near in zip(wanted, reduced, strict=True)
             ]
 
-        return self._to.branch(some, kind, found, calls)
+        return self._to.branch(any_lane, kind, reduced, calls)
 
     def _near(self, wanted: list[str], dtype: str, kind: str, x: str, size: str) -> list[str]:
         """The functions of arguments of moderate size."""
@@ -114,7 +114,7 @@ class Trigonometry:
         quarter = self._emit(f"bitcast {kind} {shifted} to {number}")
         parity = self._emit(f"and {number} {quarter}, splat (i{width} 1)")
         odd = self._emit(f"icmp ne {number} {parity}, zeroinitializer")
-        found = []
+        values = []
         for name in wanted:
             if name == "sin":
                 value = self._to.select(kind, odd, cosine, sine)
@@ -128,8 +128,8 @@ class Trigonometry:
             sign = self._emit(f"and {number} {sign}, splat (i{width} {-(2 ** (width - 1))})")
             bits = self._emit(f"bitcast {kind} {value} to {number}")
             signed = self._emit(f"xor {number} {bits}, {sign}")
-            found.append(self._emit(f"bitcast {number} {signed} to {kind}"))
-        return found
+            values.append(self._emit(f"bitcast {number} {signed} to {kind}"))
+        return values
 
     def _polynomial(self, dtype: str, kind: str, x: str, coefficients: tuple[float, ...]) -> str:
         value = self._to.number(dtype, coefficients[-1])
