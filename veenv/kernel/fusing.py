@@ -354,13 +354,13 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         aval = jax.typeof(leaves[k])
         weak = getattr(aval, "weak_type", False)
         shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
-    made = trace_leaves(fun, shapes, tree, dynamic)
+    trace = trace_leaves(fun, shapes, tree, dynamic)
     operands = [_as_plain(leaves[k]) for k in dynamic]
-    made = replace(made, operands=(*operands, *made.lifted))
-    if made.is_constant:
-        return made.result(made.xla(range(len(made.avals)))(*made.operands))
+    trace = replace(trace, operands=(*operands, *trace.lifted))
+    if trace.is_constant:
+        return trace.result(trace.xla(range(len(trace.avals)))(*trace.operands))
     try:
-        program = made.remembered()
+        program = trace.remembered()
     except CannotFuseError as error:
         inner, place = inspect.unwrap(fun), ""
         if inner is not fun and error.primitive:  # such as a Jacobian of what the user wrote
@@ -368,10 +368,10 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 closed = trace_leaves(inner, shapes, tree, dynamic).closed
                 place = _line_of(error.primitive, closed)
         raise error.at(place or _place(fun)) from None
-    results = [k for k in program.written() if k < len(made.closed.out_avals)]
-    xla = made.differentiable(results)
-    instead = lambda n: xla if n == 1 and is_slow_alone(made, program) else None  # noqa: E731
-    return run_kernel(made, program, xla, instead, _again)
+    results = [k for k in program.written() if k < len(trace.closed.out_avals)]
+    xla = trace.differentiable(results)
+    instead = lambda n: xla if n == 1 and is_slow_alone(trace, program) else None  # noqa: E731
+    return run_kernel(trace, program, xla, instead, _again)
 
 
 def is_slow_alone(traced: Traced, program: ScalarProgram | Finished) -> bool:

@@ -318,18 +318,18 @@ def _plan(
 ) -> Plan:
     """The loops over an axis, one after the other."""
     stage: list[int] = []
-    made: dict[int, int] = {}
+    numbered: dict[int, int] = {}
     known: dict[int, int] = {}
     for k, line in enumerate(lines):
         tie = chosen.get(k)
         level = 0
         for v, j in zip(line.ins, tie.ins if tie else (None,) * len(line.ins), strict=True):
-            within = v in made and j is not None and axis[v] == j
-            level = max(level, made[v] if within else known.get(v, 0))
+            within = v in numbered and j is not None and axis[v] == j
+            level = max(level, numbered[v] if within else known.get(v, 0))
         stage.append(level)
         known.update(dict.fromkeys(line.outs, level + (tie is not None)))
         if tie is not None and tie.out is not None:
-            made.update(dict.fromkeys(line.outs, level))
+            numbered.update(dict.fromkeys(line.outs, level))
     return Plan(length, axis, [chosen.get(k) for k in range(len(lines))], stage)
 
 
@@ -459,15 +459,15 @@ class _Loop:
         def trace(
             inner: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            own = {
+            local = {
                 new: np.broadcast_to(np.expand_dims(ids, j), of.avals[v].shape)
                 for ((v, j), new), ids in zip(self._columns.items(), entries, strict=True)
             }
             for v, before in zip(self._terms, carry, strict=True):
                 if v in self._added_to:
                     inside = self._added_to[v][0]
-                    own[inside] = np.broadcast_to(before, of.avals[inside].shape)
-            known = _Inside(own, lambda v: capture(values[v]))
+                    local[inside] = np.broadcast_to(before, of.avals[inside].shape)
+            known = _Inside(local, lambda v: capture(values[v]))
             if nested:
                 stacks = frozenset((*self._terms, *self._stacked))
                 of.with_loops(inner, self._body, known, stacks, self._looped)

@@ -234,8 +234,8 @@ class _Reader:
 
 def _any(calls: _Found, over: Any) -> Any:
     """Computes whether a call is made, or was made before; None without calls."""
-    for _, [made, *_] in calls:
-        over = made if over is None else over | made
+    for _, [happens, *_] in calls:
+        over = happens if over is None else over | happens
     return over
 
 
@@ -277,9 +277,9 @@ def _checked(calls: Sequence[Any], calls_of: list[_Values], leaves: _Values) -> 
 
     @custom_vmap
     def one(values_of: list[_Values], leaves: _Values) -> _Values:
-        for call, (made, *operands) in zip(calls, values_of, strict=True):
+        for call, (happens, *operands) in zip(calls, values_of, strict=True):
             leaves = lax.cond(
-                made, functools.partial(_call, call), lambda _, x: x, operands, leaves
+                happens, functools.partial(_call, call), lambda _, x: x, operands, leaves
             )
         return leaves
 
@@ -289,10 +289,12 @@ def _checked(calls: Sequence[Any], calls_of: list[_Values], leaves: _Values) -> 
     ) -> tuple[_Values, list[bool]]:
         del size
         first = []
-        for (made, *operands), (has, *have) in zip(values_of, batched[0], strict=True):
-            place = jnp.argmax(made) if has else 0
+        for (happens, *operands), (has, *have) in zip(values_of, batched[0], strict=True):
+            place = jnp.argmax(happens) if has else 0
             pairs = zip(operands, have, strict=True)
-            first.append([made.any() if has else made, *(x[place] if h else x for x, h in pairs)])
+            first.append(
+                [happens.any() if has else happens, *(x[place] if h else x for x, h in pairs)]
+            )
         return one(first, leaves), batched[1]
 
     @jax.custom_jvp

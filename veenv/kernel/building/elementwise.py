@@ -274,16 +274,16 @@ def _rounded(r: Scalars, x: int, exponent_bits: int, mantissa_bits: int) -> int:
     whole = integer.bitcast(x)
     odd = integer.op("and", integer.shr_l(whole, bits(drop)), bits(1))
     up = integer.add(integer.add(whole, bits((1 << drop - 1) - 1)), odd)
-    found = r.bitcast(integer.op("and", up, bits((1 << 32) - (1 << drop))))
+    dropped = r.bitcast(integer.op("and", up, bits((1 << 32) - (1 << drop))))
     if exponent_bits < info.iexp:
         most = 2 ** (exponent_bits - 1)
         unit = 2.0 ** (2 - most - mantissa_bits)  # of what is too small to be normal
         shift = r.number(1.5 * unit * 2**info.nmant)
         small = r.is_("lt", r.abs(x), r.number(2.0 ** (2 - most)))
-        found = r.select(small, r.sub(r.add(x, shift), shift), found)
-        large = r.is_("ge", r.abs(found), r.number(2.0**most))
-        found = r.select(large, r.mul(x, r.number(np.inf)), found)
-    return r.select(r.is_("ne", x, x), x, found)
+        dropped = r.select(small, r.sub(r.add(x, shift), shift), dropped)
+        large = r.is_("ge", r.abs(dropped), r.number(2.0**most))
+        dropped = r.select(large, r.mul(x, r.number(np.inf)), dropped)
+    return r.select(r.is_("ne", x, x), x, dropped)
 
 
 def _bitcast(r: Scalars, x: int) -> int:

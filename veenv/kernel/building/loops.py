@@ -45,8 +45,8 @@ Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids
 def array_of(b: Builder, aval: Any, parts: Iterator[int]) -> Ids:
     """The array whose `reals` come next."""
     is_complex = dtype_name(aval.dtype) in PAIRS
-    found = itertools.islice(parts, math.prod(aval.shape) << is_complex)
-    return _joined(b, [*found], aval.shape, is_complex)
+    entries = itertools.islice(parts, math.prod(aval.shape) << is_complex)
+    return _joined(b, [*entries], aval.shape, is_complex)
 
 
 def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: bool) -> Ids:
@@ -72,8 +72,8 @@ class _Body:
     def capture(self, ids: Ids) -> Ids:
         """Operations outside, in here."""
         few, places = np.unique(ids, return_inverse=True)
-        found = np.array([self.captured_one(i) for i in few.tolist()], np.int64)
-        return found[places].reshape(ids.shape)
+        captured = np.array([self.captured_one(i) for i in few.tolist()], np.int64)
+        return captured[places].reshape(ids.shape)
 
     def captured_one(self, i: int) -> int:
         op, inner = self.outer.ops[i], self.inner
@@ -205,27 +205,27 @@ def scan(
     stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
     known = _tabulated(body, slots, stacked, columns, turns)
     same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
-    moving = [slot for slot in slots if slot.input not in same and slot not in known]
-    body.divide([*(slot.ahead for slot in moving), *same, *stacked], same)
+    carried = [slot for slot in slots if slot.input not in same and slot not in known]
+    body.divide([*(slot.ahead for slot in carried), *same, *stacked], same)
     wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
     _refuse_stacks(body, outs[len(carry) :], read, wanted, length)
-    results = [*(slot.ahead for slot in moving), *wanted]
-    program, captured = body.program([slot.input for slot in moving], [*columns], results)
+    results = [*(slot.ahead for slot in carried), *wanted]
+    program, captured = body.program([slot.input for slot in carried], [*columns], results)
     if body_size(program) * length <= SHORT:
         return None
-    made = Loop(program, len(moving), len(columns), length, turns.step < 0)
+    repeated = Loop(program, len(carried), len(columns), length, turns.step < 0)
     arrays = [array for array, _ in columns.values()]
-    parts = _parts(b, made, [*(slot.start for slot in moving), *arrays, *captured])
+    parts = _parts(b, repeated, [*(slot.start for slot in carried), *arrays, *captured])
     last = {
         slot: part if (out := body.outside(slot.ahead)) is None else out
-        for slot, part in zip(moving, parts, strict=False)
+        for slot, part in zip(carried, parts, strict=False)
     }
-    arrays_of = dict(zip(wanted, parts[len(moving) :], strict=True))
+    arrays_of = dict(zip(wanted, parts[len(carried) :], strict=True))
 
-    found = [_by_steps(body, i, columns, arrays_of, length) for i in stacked]
+    by_step = [_by_steps(body, i, columns, arrays_of, length) for i in stacked]
     return [
         *_arrays(b, avals[: len(carry)], _final(b, slots, {**last, **known})),
-        *_stacked(b, avals[len(carry) :], found, length),
+        *_stacked(b, avals[len(carry) :], by_step, length),
     ]
 
 
@@ -265,7 +265,7 @@ def _tabulated(
     """Makes columns of what depends on the step's number alone; carries that do, and their ends."""
     b, ops = body.outer, body.inner.ops
     numbers = {s.input: s for s in slots if len(s.order) == 1 and b.value(s.start) is not None}
-    found, last = steps.tables(
+    tables, last = steps.tables(
         ops,
         [slot.ahead for slot in slots],
         stacked,
@@ -274,7 +274,7 @@ def _tabulated(
         order,
         b,
     )
-    for i, entries in found.items():
+    for i, entries in tables.items():
         if i not in columns:
             if i not in stacked:
                 entries = steps.divided_by(ops, i, entries, b)
@@ -305,12 +305,12 @@ def while_loop(
     same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
     goes_on = int(condition[()])
     body.divide([*(slot.ahead for slot in slots), goes_on], same)
-    moving = [slot for slot in slots if slot.input not in same]
-    results = [*(slot.ahead for slot in moving), goes_on]
-    program, captured = body.program([slot.input for slot in moving], [], results)
-    made = Loop(program, len(moving))
-    parts = _parts(b, made, [*(slot.start for slot in moving), *captured])
-    return _arrays(b, avals, _final(b, slots, dict(zip(moving, parts, strict=True))))
+    carried = [slot for slot in slots if slot.input not in same]
+    results = [*(slot.ahead for slot in carried), goes_on]
+    program, captured = body.program([slot.input for slot in carried], [], results)
+    repeated = Loop(program, len(carried))
+    parts = _parts(b, repeated, [*(slot.start for slot in carried), *captured])
+    return _arrays(b, avals, _final(b, slots, dict(zip(carried, parts, strict=True))))
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
@@ -319,16 +319,16 @@ def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
     return choose(b, condition.reshape((*condition.shape, *rest)), new, old)
 
 
-def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
+def _parts(b: Builder, repeated: Loop, args: Sequence[int]) -> list[int]:
     """The results of a loop, which is known if an equal one is."""
-    size = body_size(made.body)
+    size = body_size(repeated.body)
     if size > b.longest:
         raise LongStepError(
             f"a step takes {size:,} scalar operations, what it reads and writes included, of "
             f"{b.longest:,} that one function of machine code may have"
         )
-    loop = b.op("loop", "bool", *args, attr=b.loops.setdefault(made.digest(), made))
-    outputs = made.body.outputs[: len(made.body.outputs) - (made.length is None)]
+    loop = b.op("loop", "bool", *args, attr=b.loops.setdefault(repeated.digest(), repeated))
+    outputs = repeated.body.outputs[: len(repeated.body.outputs) - (repeated.length is None)]
     return [b.op("part", leaf.dtype, loop, attr=k) for k, leaf in enumerate(outputs)]
 
 
@@ -366,26 +366,26 @@ def _slots(
     """
     slots, count = [], 0
     read = {op.args for op in body.inner.ops if op.name == "array"}
-    for before, given, after in zip(carry, inputs, outs, strict=True):
+    for before, inside, after in zip(carry, inputs, outs, strict=True):
         start, ahead = reals(body.outer, before), reals(body.inner, after)
-        for written, places in _whole(body.inner, ahead, given, read):
-            own = tuple(given[k] for k in places)
+        for written, places in _whole(body.inner, ahead, inside, read):
+            inner_array = tuple(inside[k] for k in places)
             array = -1 if written is None else written_in(body.inner.ops, written)
             order = tuple(count + k for k in places)
             if written is not None and (
-                body.inner.ops[array].args == own
-                or (body.inner.ops[array].name in ("part", "array") and own in read)
+                body.inner.ops[array].args == inner_array
+                or (body.inner.ops[array].name in ("part", "array") and inner_array in read)
             ):
                 starts = body.outer.array([start[k] for k in places])
-                slots.append(_Slot(starts, body.inner.array(own), written, order))
+                slots.append(_Slot(starts, body.inner.array(inner_array), written, order))
             else:
-                slots += [_Slot(start[k], given[k], ahead[k], (count + k,)) for k in places]
+                slots += [_Slot(start[k], inside[k], ahead[k], (count + k,)) for k in places]
         count += len(start)
     return slots
 
 
 def _whole(
-    b: Builder, ids: Sequence[int], given: Sequence[int], read: Collection[tuple[int, ...]]
+    b: Builder, ids: Sequence[int], inside: Sequence[int], read: Collection[tuple[int, ...]]
 ) -> Iterator[tuple[int | None, list[int]]]:
     """Arrays of which all entries are among operations, with their places there; then the others.
 
@@ -396,29 +396,29 @@ def _whole(
     for k, i in enumerate(ids):
         if b.ops[i].name == "entry":
             entries.setdefault(b.ops[i].args[0], []).append(k)
-    others = {*range(len(ids))}
+    outside = {*range(len(ids))}
     for array, places in entries.items():
         places.sort(key=lambda k: b.ops[ids[k]].attr)
         if [b.ops[ids[k]].attr for k in places] == [*range(b.entries(array) or 0)]:
-            others.difference_update(places)
+            outside.difference_update(places)
             yield array, places
-    constants = {given[k]: k for k in others if b.ops[ids[k]].name == "const"}
+    constants = {inside[k]: k for k in outside if b.ops[ids[k]].name == "const"}
     for args in read:
         if constants.keys() >= {*args}:
             places = [constants.pop(a) for a in args]
-            others.difference_update(places)
+            outside.difference_update(places)
             yield b.array([ids[k] for k in places]), places
-    yield None, sorted(others)
+    yield None, sorted(outside)
 
 
 def _final(b: Builder, slots: Sequence[_Slot], last: Mapping[_Slot, int]) -> list[int]:
     """The numbers that are carried out of a loop, one by one; `last` are those that moved."""
-    found: dict[int, int] = {}
+    entry_of: dict[int, int] = {}
     for slot in slots:
         out = last.get(slot, slot.start)
         single = len(slot.order) == 1 and b.entries(out) is None
-        found |= {k: out if single else entry(b, out, e) for e, k in enumerate(slot.order)}
-    return [found[k] for k in range(len(found))]
+        entry_of |= {k: out if single else entry(b, out, e) for e, k in enumerate(slot.order)}
+    return [entry_of[k] for k in range(len(entry_of))]
 
 
 def _entries(
@@ -461,9 +461,9 @@ def _stacked(
     b: Builder, avals: Sequence[Any], columns: Sequence[Sequence[int]], length: int
 ) -> list[Ids]:
     """Stacked results, given the steps of each number that a step stacks."""
-    rest, found = iter(columns), []
+    rest, results = iter(columns), []
     for every in avals:
         count = math.prod(every.shape[1:]) << (dtype_name(every.dtype) in PAIRS)
         rows = np.array([*itertools.islice(rest, count)], np.int64).reshape(count, length)
-        found.append(array_of(b, every, iter(rows.T.ravel().tolist())))
-    return found
+        results.append(array_of(b, every, iter(rows.T.ravel().tolist())))
+    return results

@@ -217,8 +217,8 @@ class Instructions(Emitter, Backend[Stored]):
         if isinstance(index, int):
             offset += width * array.stride * index
         else:
-            moved = self.emit(f"mul i64 {index}, {width * array.stride}")
-            near = self.emit(f"getelementptr i8, ptr {near}, i64 {moved}")
+            distance = self.emit(f"mul i64 {index}, {width * array.stride}")
+            near = self.emit(f"getelementptr i8, ptr {near}, i64 {distance}")
         return self.emit(f"getelementptr i8, ptr {near}, i64 {offset}")
 
     def view_of(self, array: Stored, entry: int, lane: str) -> str:

@@ -159,7 +159,7 @@ def _make_room(folder: Path, room: float) -> bool:
     if 0 <= room < inf:
         known = [(file.stat(), file) for file in folder.iterdir()]
         known.sort(key=lambda each: -each[0].st_mtime)
-        sizes = accumulate(found.st_size for found, _ in known)
+        sizes = accumulate(status.st_size for status, _ in known)
         for (_, file), size in zip(known, sizes, strict=True):
             if size > room:
                 file.unlink(missing_ok=True)

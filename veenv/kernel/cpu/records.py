@@ -158,8 +158,8 @@ def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, 
     tables = ctypes.sizeof(ctypes.c_int64) * (STRIDE * len(inputs) + len(outputs))
     own_stack = code.stack > _LITTLE_STACK
     memory = staging + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
-    moved = sum(made.leaf.size for made in (*inputs, *outputs))
-    work = _CHUNK_OPERATIONS // (executed + 2 * moved + 1)
+    traffic = sum(made.leaf.size for made in (*inputs, *outputs))
+    work = _CHUNK_OPERATIONS // (executed + 2 * traffic + 1)
     entry = EntryRecord(
         key=key, body=code.address("body"), num_in=len(inputs), num_out=len(outputs),
         tile=tile, lanes=lanes, staging=staging, memory=-(-memory // _LINE) * _LINE,
