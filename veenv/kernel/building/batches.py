@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import numpy as np
 from jax import lax
 from jax.extend import core
