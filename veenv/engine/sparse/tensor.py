@@ -341,7 +341,11 @@ class SparseTensor:
         return self.each(solve, jnp.asarray(b))
 
     def to_scipy(self, format: str = "csr") -> Any:  # SciPy's name
-        """Returns an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
+        """Returns an array of `scipy.sparse`: "csr", "csc", "coo" or another format.
+
+        Raises:
+          ValueError: if the tensor has a batch.
+        """
         from scipy import sparse
 
         if self.batch_shape:
