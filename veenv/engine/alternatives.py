@@ -60,9 +60,9 @@ class Forms(NamedTuple):
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     """Returns the modes of JAX that can take an elimination's place: of fewer passes, or both.
 
-    They cannot where they would give other results: for numbers that are not all real and of one
-    dtype; where there could be a product of 0 and infinity (`has_infinite_partials`, `shut_out`).
-    They need not where the elimination is the passes of one operator that keeps no tape.
+    None where a mode would return other results: where numbers are not all real and of one dtype,
+    or 0 may meet infinity (`has_infinite_partials`, `shut_out`). None either where the elimination
+    consists of the passes of one operator without a tape, as a mode would do the same.
     """
     program = lin.program
     inputs, outputs = program.avals[: program.num_inputs], program.out_avals
@@ -108,9 +108,9 @@ def other_orders(
 def forward_instead(lin: Linearisation) -> bool:
     """Returns whether the forward order may be faster than the reverse one, with equal results.
 
-    Without operators (loops, decompositions, solves) it has to do far fewer operations, or no more
-    of them where either needs as many passes. With operators it needs far fewer of their passes, or
-    not many more and far fewer operations.
+    Without operators (loops, decompositions, solves) it must do far fewer operations, or no more if
+    both take equally many passes. With operators it must take far fewer passes, or not many more
+    and do far fewer operations.
     """
     if any(lin.reverse_only):
         return False
@@ -143,9 +143,8 @@ def _refuses(equation: Any) -> bool:
 def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     """Returns modes of JAX that may well be faster than an elimination, the likelier first.
 
-    Each is a function of the function's arguments to what is asked for. What they differentiate is
-    the function as it was traced, nested calls and all. They raise one of `REFUSALS` where JAX does
-    not have that mode.
+    Each maps the function's arguments to the requested parts, and differentiates the function as it
+    was traced, with nested calls. It raises one of `REFUSALS` where JAX lacks that mode.
     """
     name = request.compared
     if name is None:
@@ -194,8 +193,8 @@ def modes_alone(
 ) -> list[JaxMode]:
     """Returns the modes that are compared where no elimination is faster; none elsewhere.
 
-    Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
-    twice, and what it computes is stored at each step.
+    Forward mode comes first, and is the only one if it takes no more passes: reverse mode runs a
+    loop twice and stores its values at each step.
     """
     if not (modes and (are_loops(lin) or are_small_products(lin, ids))):
         return []
@@ -207,8 +206,8 @@ def modes_alone(
 def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
     """Returns whether an order does a mode's work in more programs, too long for a kernel.
 
-    Products of an elimination are programs of their own for XLA, and a mode has fewer of them, of
-    more vectors each; an elimination that multiplies as often has nothing to set against that.
+    XLA compiles each product of an elimination as a separate loop. A mode has fewer of them, with
+    more vectors each, so an elimination with as many multiplications is slower.
     """
     graph = lin.graph
     if (
@@ -226,8 +225,8 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
 def are_loops(lin: Linearisation) -> bool:
     """Returns whether no elimination does better than JAX's modes, without tracing one.
 
-    Nearly all that the function computes is in its `scan`s, and each takes about as many passes as
-    the function itself, as nothing before or behind it is narrower.
+    That is so if `scan`s do nearly all of the function's work, and each takes about as many passes
+    as the whole function, because nothing before or after it is narrower.
     """
     program = lin.program
     loops = [
@@ -252,7 +251,7 @@ def _entries(equation: Any) -> int:
 def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
     """Counts the numbers a Jacobian goes through at a loop: its operands or its results.
 
-    Zero where a partial is diagonal somewhere: that takes fewer passes than there are numbers.
+    Zero where a partial is diagonal along an axis: it takes fewer passes than there are numbers.
     """
     used = list(used)
     if any(e.partial.diagonal or {*e.partial.executed.pairs} - {FREE} for e in used):
@@ -265,7 +264,7 @@ def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
 def has_infinite_partials(lin: Linearisation) -> bool:
     """Returns whether partials can be infinite where the function is finite.
 
-    A power with a known exponent that is no root has none.
+    An example is a root at zero. A power with a known exponent that is no root has none.
     """
     known = Known(lin.program)
     pairs = zip(lin.program.equations, lin.elementals, strict=True)
@@ -288,7 +287,7 @@ def _is_root(equation: Equation, known: Known) -> bool:
 def meets_infinity(lin: Linearisation) -> bool:
     """Returns whether a stored zero may meet an infinite partial.
 
-    It is a root's, a pole's behind a mask, or a coefficient of a custom rule.
+    The infinite partial is a root's, a pole's behind a mask, or a coefficient of a custom rule.
     """
     known, masks = Known(lin.program), _masks(lin)
     return has_infinite_partials(lin) or any(
@@ -301,8 +300,9 @@ def meets_infinity(lin: Linearisation) -> bool:
 def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
     """Returns whether a mode might multiply by infinity the zeros that a mask makes.
 
-    Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
-    chooses between tangents as a select does between values, and has zeros below it: there, too.
+    Reverse mode has zeros where a mask shuts a value out, so every equation before the mask must be
+    total. Forward mode selects between tangents and has zeros after the mask, so every equation
+    after it must be total, too.
     """
     values = Known(lin.program)
     infinite, computed, finite = set[int](), False, True

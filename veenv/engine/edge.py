@@ -183,7 +183,7 @@ def expand_link(e: Edge) -> Edge:
 def keep_diagonal(e: Edge) -> Edge:
     """Stores the zeros of the link, except along its diagonal axes, which become δs.
 
-    The link is applied to a basis: along the diagonal axes one vector of it serves all indices.
+    The link is applied to a basis, in which one vector serves all indices of a diagonal axis.
     """
     if e.link is None:
         return e
@@ -257,7 +257,7 @@ def places(e: Edge) -> np.ndarray:
 def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
     """Returns a selection of known places, stored as `target`: its mask, and its values.
 
-    A large mask is compared out of indices where it is used: kept, it could exceed the values.
+    A large mask is computed from indices where it is used, as it could be larger than the values.
     """
     e = expand_pairs(e, broken(e.structure, target))
     s = e.structure

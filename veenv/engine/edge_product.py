@@ -49,7 +49,7 @@ def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
     """Multiplies two edges that meet in one node: post · pre.
 
     A structure does not say along which axes its link is diagonal, so the algebra stores zeros
-    there. The product is executed without them in any case; `keep` leaves them out of it, too.
+    there. They are never computed; with `keep` they are not stored either.
     """
     s, p = post.structure, pre.structure
     result = execute(product.multiply(s, p, diagonal_pairs(post), diagonal_pairs(pre)), post, pre)
@@ -78,9 +78,9 @@ def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
 def _fewer_pulls(post: Edge, pre: Edge) -> bool:
     """Returns whether post's operator takes far fewer passes by results than over pre's diagonal.
 
-    A diagonal that an operator meets is stored with its zeros and pushed through it, one pass for
-    each entry.  Where the operator has few results it is pulled back from each of them instead, and
-    the diagonal scales what comes out, inside of the operator as far as counts are concerned.
+    A diagonal before an operator is stored with its zeros and pushed through, one pass for each
+    entry. An operator with few results is pulled back from each result instead, and the diagonal
+    scales the pulled rows; counts treat the scaling as a part of the operator.
     """
     s, p = post.structure, pre.structure
     if s.link is not Link.OPERATOR or s.link_values:
@@ -135,7 +135,7 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
 def _mask_through(link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int]) -> Array:
     """Returns the mask of a link's results from masked values along some of their axes.
 
-    Of an operator with values only the diagonal axes are known.
+    An operator with values passes a mask on along its diagonal axes only.
     """
     if link.counts:
         there = lax.broadcast_in_dim(mask, shape, range(len(shape))).astype(jnp.float32)
@@ -283,9 +283,9 @@ def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
 def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | None]:
     """Multiplies the values of two edges: the values and mask of their product.
 
-    What the mask of one factor shuts out is zero in the other one, too, before they are multiplied:
-    it may be infinite.  In a large sum this is done where a mask shuts out all that an entry
-    of the other factor meets, not product by product.
+    Where the mask of one factor shuts an entry out, the other factor, which may be infinite, is set
+    to zero before the product. In a large sum this is done only where a mask shuts out everything
+    that an entry of the other factor meets.
     """
     x = sum_out(x, [*target, *y.labels])
     y = sum_out(y, [*target, *x.labels])

@@ -137,8 +137,8 @@ def eliminate(
 ) -> Elimination:
     """Eliminates the vertices of a checked order, with the structures of the algebra.
 
-    Sums of selections wait until they are multiplied (`veenv.engine.sums`), which changes how many
-    additions are emitted; without `keep_sums` each is formed at once, as they are counted.
+    Sums of selections are delayed until they are multiplied (`veenv.engine.sums`), which changes
+    the number of emitted additions. Without `keep_sums` each is formed at once, as counted.
     """
     policy = AsCounted(wait=keep_sums)
     parallel = {pair: (edge,) for pair, edge in edges.items()}

@@ -167,7 +167,7 @@ def _custom(
 ) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
     """Returns a custom rule's results, and the total partials of its linear program.
 
-    With what is known `around` it, they are found entry by entry.
+    Given the context `around` it, they are computed entry by entry.
     """
     lin, inner = custom.linearisation, custom.inner
     values, order = evaluate(lin, inner.zeros(), ins, around), lin.graph.reverse()
@@ -220,7 +220,7 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
 def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[Any, Any]) -> Edge:
     """Computes the values of an elemental partial; `dtype`: in which it is stored if it is unit.
 
-    What the equation's partials share is put into `shared` as they ask for it.
+    Values that several partials of the equation need are computed once, and cached in `shared`.
     """
     of: tuple[Any, ...] = (ins, outs)
     if partial.shared is not None:
@@ -251,7 +251,8 @@ def whole_of(lin: Linearisation) -> Whole | None:
 def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, Elimination]:
     """Computes the values of a program, and its dense Jacobian by forward mode.
 
-    That of a program of one equation is by the mode that JAX has of it, with the fewer passes.
+    A program that is one equation is differentiated by the mode of JAX with fewer passes, if JAX
+    has it.
     """
     avals = lin.program.avals[: len(inputs)]
     differentiable = [k for k, aval in enumerate(avals) if is_differentiable(aval)]

@@ -117,7 +117,7 @@ def _met(
 ) -> tuple[list[Array], list[np.ndarray | None]]:
     """Returns the slopes of an equation's operands by the same numbers, and its results' numbers.
 
-    Where it is not known which numbers a result depends on, the slopes are by all.
+    Slopes are by all numbers where it is not known on which numbers a result depends.
     """
     several, shape = list(by_operand.values()), equation.out_avals[0].shape
     name, params = equation.primitive.name, equation.params
@@ -255,7 +255,7 @@ def _gathered(numbers: np.ndarray, index_map: np.ndarray) -> np.ndarray:
 def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns each element's numbers, each once: ascending [k, *shape], then -1.
 
-    Also which of these each of the given ones is, k for none.
+    The second result has, for each input number, its rank among these, k for none.
     """
     every = np.where(numbers < 0, total, numbers)
     order = np.argsort(every, axis=0, kind="stable")

@@ -211,7 +211,7 @@ class _Eliminable:
     def forms(self) -> Forms | None:
         """Returns the results by the order and by others, and JAX's modes.
 
-        None where a rule closes over values of the function, which is not traced again, but run.
+        None where a rule closes over values of the function, which must then be run as it is.
         """
         if whole_of(self.lin) is not None:
             return None
@@ -285,7 +285,8 @@ def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
 def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int, int]:
     """Counts the entries of a large Jacobian that can be nonzero, and all of them.
 
-    All, where it is small or it takes an elimination with values to know.
+    Both counts are equal where the Jacobian is small, or where only an elimination with values
+    shows its zeros.
 
     Args:
       lin: the function.
@@ -437,7 +438,8 @@ def _by_complex(
 ) -> Matrix:
     """Converts partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` does.
 
-    Those of the real part are taken of a complex result, which `real_shape` has as parts.
+    Of a complex result, whose parts `real_shape` has as an axis, the partials of the real part are
+    used.
     """
     parts = 1 + (tuple(real_shape) != tuple(out_shape))
     if isinstance(x, Indexed) and x.mask is None:

@@ -66,8 +66,8 @@ _FAR = 200
 def stored_from(closed: Any) -> dict[Any, float]:
     """Returns the number of points from which on each barrier's result is stored, if ever.
 
-    What is stored costs more than loading it and would be repeated. What is joined of parts that
-    cost more than that is read by indices, and is no loop but branches unless stored.
+    A value is stored if it costs more than a load and would be recomputed. A concatenation of parts
+    that cost more than that would be a branch at each index, so it is stored, too.
     """
     jaxpr = _compat.open_jaxpr(closed)
     users: dict[Any, list[Any]] = {}
@@ -90,8 +90,8 @@ def stored_from(closed: Any) -> dict[Any, float]:
 def shared(jaxpr: Any) -> frozenset[Any]:
     """Returns computed variables that depend on no argument and meet ones that do.
 
-    A batch shares it: it is computed once and stored, not in the loop over all points, where the
-    pads of a stencil, say, would be branches for every entry.
+    All points of a batch share them, so they are computed once and stored, outside of the loop over
+    points, where the pads of a stencil, for example, would be a branch for every entry.
     """
     varying = walk.dependent(jaxpr, jaxpr.invars)
     computed: dict[Any, int] = {}

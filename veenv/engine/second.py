@@ -235,8 +235,8 @@ def _is_symmetric(
 ) -> bool:
     """Returns whether the Jacobian of a function's gradient is known to be symmetric.
 
-    The function returns one number then. It need not be symmetric where the derivative of a part
-    is the user's own, or rests on an assumption.
+    The function must return one number. A Hessian may lack symmetry where a derivative rule is
+    custom, or rests on an assumption.
     """
     hidden = hiding_aux(fun, has_aux)
     program = trace(hidden, args, kwargs, argnums=argnums, has_aux=has_aux)

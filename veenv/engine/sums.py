@@ -52,7 +52,7 @@ Terms = tuple[Edge, ...]
 def gathered(terms: Sequence[Edge]) -> tuple[Terms, bool]:
     """Merges terms of one kind, and returns whether they store as much as a dense one.
 
-    Terms on one diagonal are merged where one of them has values all along it already.
+    Terms on one diagonal are merged where one of them already has values all along it.
     """
     lines: dict[Hashable, list[Edge]] = {}
     for term in merged(terms, kind):
@@ -85,7 +85,7 @@ def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
 def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:
     """Adds terms that have all their places in another one, without link, to it.
 
-    A diagonal and blocks on it are blocks, and so are columns of blocks and whole blocks.
+    For example, a diagonal is added to blocks on it, and a column of blocks to whole blocks.
     """
     separate: list[Edge] = []
     for t in sorted(terms, key=num_entries, reverse=True):

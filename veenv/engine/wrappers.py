@@ -33,8 +33,8 @@ def anywhere(
 ) -> Callable[..., Any]:
     """Returns a transformation of a function for `x64` on or off and for arrays on any mesh.
 
-    A block has the sharding of a row, which lies as the input does, and of a gradient's Jacobian
-    that of a column; a sparse one has none.
+    A block is sharded like its input, and a block of a gradient's Jacobian like the output. A
+    sparse one has no sharding.
     """
     names, sparse = request.parts, request.blocks == "sparse"
 
@@ -72,7 +72,7 @@ def check_types(
 ) -> None:
     """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic.
 
-    Has `anywhere` turn `x64` on where a program of 64-bit numbers was traced without. `inputs` are
+    Has `anywhere` turn `x64` on where a program of 64-bit numbers was traced without it. `inputs`:
     the arguments that are differentiated by.
     """
     children, node = program.out_tree.children(), program.out_tree.node_data()
@@ -137,8 +137,8 @@ def _at_own_width(
 ) -> Callable[..., Any]:
     """Returns a transformation with dtypes like JAX's transformations, `x64` on or off.
 
-    What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
-    the function itself sees the option as it is.
+    Derivatives of a function with 64-bit numbers are computed with `x64` on; the function itself
+    sees the option as it is set.
     """
     hidden = hiding_aux(fun, has_aux)
     plain = make(hidden)

@@ -88,7 +88,7 @@ def followed(
 ) -> list[np.ndarray | None] | None:
     """Returns the reach of `outputs`, bool [*shape, n] each; None where that takes too long.
 
-    `reaches` are those of variables, `values` what is known of the others.
+    `reaches` holds the reach of active variables, `values` the known values of other ones.
     """
     known = {v: _Variable(x) for v, x in reaches.items()}
     known |= {v: _Variable(value=x) for v, x in values.items()}

@@ -168,8 +168,8 @@ def add(a: Indexed, b: Indexed) -> Indexed:
 def total_known(several: Sequence[Indexed]) -> Indexed:
     """Adds matrices of one shape, at least one.
 
-    It is formed when its values are asked for: until then a few more matrices may be added to it,
-    so that all go to their places at once.
+    Values are added on first use. Until then a few more matrices may join the sum, so that one
+    gather moves all values to their places.
     """
     if len(several) == 1:
         return several[0]
@@ -415,8 +415,8 @@ def computed_map(
 ) -> Entries | None:
     """Returns a partial that only moves numbers to computed places, as entries.
 
-    An entry for each result element, or operand element if it `adds`; None if its structure has
-    further axes.
+    There is one entry for each result element, or for each operand element if it `adds`. None if
+    the structure has further axes.
     """
     if adds:
         flipped = computed_map(transposed_edge(e), (shapes[1], shapes[0]), adds=False)
@@ -448,7 +448,7 @@ def computed_map(
 def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | None:
     """Returns a partial that moves numbers, with an entry at each place that may be reached.
 
-    What has no entry at a place is masked there, as zeros could meet infinity.
+    Places without an entry are masked, as their zeros could meet infinity.
     """
     x = known_of_edge(keep_diagonal(e), *shapes)
     return None if x is None else replace(x, mask=both(x.mask, x.stored() != 0))
@@ -480,7 +480,7 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matri
 def as_computed(x: Matrix, *, by_rows: bool = False) -> Entries:
     """Returns a matrix with its places as arrays; what a select shuts out has no place.
 
-    With a select its columns stay known, or its rows.
+    Of a masked matrix the columns stay known, or the rows if `by_rows`.
     """
     if isinstance(x, Entries):
         return x
@@ -516,7 +516,7 @@ def _joined(several: Sequence[Places]) -> Places:
 def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None:
     """Computes the product post · pre; `upper`: nothing below its diagonal is needed.
 
-    None where entries are too many, or the places on both sides of what is between are computed.
+    None where entries are too many, or where post's columns and pre's rows are both computed.
     """
     if isinstance(post, Indexed) and isinstance(pre, Indexed):
         light = is_light(post, pre)

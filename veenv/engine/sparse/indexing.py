@@ -55,8 +55,8 @@ class SymmetricBlocks:
 def symmetric_blocks(lin: Linearisation) -> SymmetricBlocks:
     """Returns the blocks to leave out where the k-th output is the k-th input's gradient.
 
-    Of two blocks that are each other's transpose the one in a later row is left out, of a block on
-    the diagonal what is below its diagonal. What leads on to further nodes stays whole.
+    Of two blocks that are each other's transpose the one in the later row is left out, and of a
+    block on the diagonal the lower triangle. Blocks of nodes with further successors stay whole.
     """
     graph = lin.graph
     rows: dict[int, list[int]] = {}
@@ -90,8 +90,8 @@ def eliminate_sparse(
 ) -> Elimination:
     """Eliminates under the policy `Sparse`, exact through known gathers, scatters and reshapes.
 
-    Nothing is counted. `symmetric`: what need not be computed of a symmetric Jacobian. `around`:
-    what is known where the program is run.
+    Nothing is counted. `symmetric`: the blocks of a symmetric Jacobian to leave out. `around`: the
+    context of the program.
     """
     symmetric = SymmetricBlocks() if symmetric is None or calls else symmetric
     order = tuple(order)
@@ -156,8 +156,8 @@ def _eliminate(
 def _is_copy(tableau: Tableau[_Placed], node: int) -> bool:
     """Returns whether each element of a node is one of one other node, or zero.
 
-    Such nodes are eliminated first, whatever the order: it takes no operation, and the edges of
-    the last products, of which a half may do, lead from inputs then.
+    Such nodes are eliminated first, whatever the order: that takes no operation. The last products
+    then start from inputs, so that a symmetric half of them may suffice.
     """
     if len(tableau.preds[node]) != 1:
         return False

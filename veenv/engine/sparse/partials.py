@@ -188,7 +188,7 @@ def _padding(equation: Equation, e: Edge) -> Matrix | None:
 def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple[int, int] | None:
     """Returns the numbers of a partial's result and operand; None if the variable is several.
 
-    Of loops and branches it may be several: any of them stands for all.
+    A loop or branch may have the variable as several operands; any of them stands for all.
     """
     by, of = map(lin.program.variable, (elemental.source, elemental.target))
     operands = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == by]
@@ -207,7 +207,7 @@ def _complex_move(
 ) -> Indexed | None:
     """Returns a partial of complex variables as entries; None where they are not known.
 
-    The shapes have the axis of parts where variables are complex.
+    `shapes` have an axis of real and imaginary parts where variables are complex.
     """
     name, (result, operand), (out_shape, in_shape) = equation.primitive.name, ways, shapes
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
@@ -303,8 +303,8 @@ def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Valued 
 def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:
     """Returns the elements that a select takes of one case; -1 where it takes another's.
 
-    None where the mask is not known or one for all, or leaves hardly any out: they are stored as
-    zeros, as diagonal axes take less than index arrays.
+    None where the mask is unknown or a scalar, or shuts hardly any element out: then stored zeros
+    on diagonal axes cost less than index arrays.
     """
     shape = equation.out_avals[0].shape
     if mask is None or mask.shape != shape:
@@ -331,7 +331,8 @@ def supported(
 ) -> Indexed | None:
     """Returns a partial as entries where it can have any; None if unknown or too many.
 
-    Expensive operators that are evaluated may not exceed the passes of the program's own modes.
+    An expensive operator is evaluated only if it takes no more passes than the whole program's
+    modes.
     """
     result, operand = ways
     form = facts(equation.primitive.name).form

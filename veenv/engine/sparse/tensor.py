@@ -70,7 +70,7 @@ class SparseTensor:
     ) -> SparseTensor:
         """Returns the sum of edges of the engine between variables of the given shapes.
 
-        An operator is made dense but for the axes along which it is diagonal.
+        An operator becomes dense, except along the axes where it is diagonal.
         """
         merged = merged_terms(evaluated(edges)) if edges else ()
         if isinstance(merged, Indexed):
@@ -327,7 +327,8 @@ class SparseTensor:
     def solve(self, b: Any) -> Array:
         """Solves ``tensor @ x = b`` for x, as the pattern allows.
 
-        On the host by SciPy if it is not diagonal, tridiagonal or block-diagonal; differentiable.
+        A tensor that is not diagonal, tridiagonal or block-diagonal is solved by SciPy on the host.
+        The solution is differentiable.
 
         Args:
           b: array of shape ``batch_shape + out_shape``.
@@ -415,7 +416,7 @@ def _bcoo(j: SparseTensor) -> Any:
 def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
     """Returns one tensor of the batch, for its places; None if they are not the same for all.
 
-    The places of those that are being traced are left as they are.
+    Places that are being traced stay as they are.
     """
     depth = len(j.batch_shape)
     if not depth:
