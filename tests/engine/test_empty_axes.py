@@ -12,6 +12,7 @@ import veenv
 from tests.oracles.jacobians import dense, quick_jit
 
 NAMED = {
+    "ravel": (lambda x: jnp.sin(x).ravel(), (0, 3)),
     "repeat": (lambda x: jnp.repeat(jnp.sin(x), 2, 0), (0, 3)),
     "outer": (lambda x: jnp.outer(jnp.sin(x), jnp.cos(x)), (0,)),
     "Gram matrix": (lambda x: jnp.sin(x).T @ x, (0, 3)),

@@ -153,3 +153,13 @@ def test_sampling_from_a_pool_lowers_for_tpu_cuda_and_cpu():
     for params in (pool.params, pool.renewed(1).params):
         found, expected = program.call(bits, params), play(bits, params)
         jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_gymnax_flat_observation(graph):
+    env = GymnaxEnv(VertexEnv(graph), flat=True)
+    obs, state = env.reset()
+    assert env.observation_space().contains(np.asarray(obs))
+    np.testing.assert_array_equal(obs, env.env.observe(state).features.reshape(-1))
+    masks = obs.reshape(env.num_actions, -1)[:, -1]
+    np.testing.assert_array_equal(masks, state.action_mask)
+    assert env.action_space().n == env.num_actions

@@ -193,3 +193,13 @@ def test_a_call_in_a_loop_with_a_constant_that_has_no_derivative(x64):
     step = lambda c, _: (turn(c, a) + c, None)  # noqa: E731
     got = veenv.jacve(lambda x: lax.scan(step, x, None, length=2)[0].sum(), "reverse")(jnp.ones(3))
     np.testing.assert_allclose(got, (1 + a) ** 2, rtol=1e-12)
+
+
+def test_a_linear_call_by_values_of_its_input(x64):
+    """Its columns are taken one by one: the call has no rule for a batch."""
+    scale = lambda r, v: r * v  # noqa: E731
+    call = jax.custom_derivatives.linear_call
+    fun = lambda x: call(scale, scale, lax.stop_gradient(x), jnp.sin(x))  # noqa: E731
+    x = np.array([0.3, -0.7, 1.1])
+    found = veenv.jacve(fun, "reverse", kernel="xla")(x)
+    np.testing.assert_allclose(found, np.diag(x * np.cos(x)), rtol=1e-12)

@@ -268,3 +268,13 @@ def test_results_are_counted_again(tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(ValueError, match="'Robertson' is no function of real"):
         dataclasses.replace(found, tasks="real").recounted()
+
+
+def test_the_text_has_a_row_for_each_method_and_a_verdict(written, capsys):
+    assert main(Config(order=written, batch=4, rounds=1, points=1, timing=0)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Robertson (")
+    assert [line.split()[0] for line in lines[-7:]] == [
+        *("order", "jacfwd", "jacrev", "forward", "reverse", "markowitz"),
+        "PASS",
+    ]

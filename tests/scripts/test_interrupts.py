@@ -13,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ("train.py", "--task", "RoeFlux_1d", "--time-limit", "10m", "--timing", "0")
-SEARCH = ("search.py", "--task", "RoeFlux_1d", "--budget", "10m", "--timing", "0")
 VALIDATE = ("validate.py",)
 EVALUATE = ("evaluate.py", "--task", "RoeFlux_1d,RoeFlux_3d", "--anneal", "0")
 
@@ -63,16 +62,3 @@ def test_an_interrupt_before_there_is_a_result(command, delay, tmp_path):
     if command is TRAIN and code == 0:  # a fast machine: training has begun
         return
     assert (code, complaint) == (130, "interrupted\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.0, 6.0, 15.0])
-def test_an_interrupt_of_a_search(delay, tmp_path, monkeypatch):
-    """Kernels are compiled meanwhile, where no cache has them: that must not hold anything up."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
-    code, said, complaint = interrupt(start(*SEARCH, folder=tmp_path), delay)
-    if code == 0:  # there was an order already
-        assert "best found (auto)" in said
-        assert "Traceback" not in complaint
-    else:
-        assert (code, complaint) == (130, "interrupted\n")

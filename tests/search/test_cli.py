@@ -94,6 +94,7 @@ def test_a_function_is_searched(monkeypatch, capsys):
         (("MLP", "--budget", "3s"), "unexpected 'MLP': every value follows"),
         (("--function", "jax.numpy:sin"), "needs --args"),
         (("--function", "jax.numpy:sin", "--args", "f33[2]"), "of types f16, bf16, f32"),
+        (("--function", "jax.numpy:sin", "--args", "f32[2"), "shapes such as"),
         (("--function", "jax.numpy:sin", "--args", "f32[9,9999999999]"), "has more than"),
         (("--function", "jax.numpy:sin", "--args", "i32[2]"), "no argument of floating"),
         (("--function", "jax.numpy:sin", "--args", "f32[2]", "--argnums", "1"), "has 1"),

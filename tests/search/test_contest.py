@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from veenv.measure.timing import spread
 from veenv.search.tuning.contest import (
     NO_TIME,
     ROUNDS,
@@ -184,19 +183,3 @@ def test_the_ratio_of_the_faster_is_below_one_however_noisy(swapped):
         best, other = other, best
     (result,) = results_of([best], other)
     assert (result.ratio <= 1.0) != swapped
-
-
-@pytest.mark.parametrize(("count", "sure"), [(3, False), (8, True), (40, True)])
-def test_few_rounds_are_not_certain(count: int, sure: bool):
-    low, middle, high = spread(np.full(count, 0.9))
-    assert middle == 0.9
-    assert (high < 1.0) == sure == (low > 0.8)
-
-
-def test_the_bounds_hold_the_median():
-    rng = np.random.default_rng(0)
-    held = 0
-    for _ in range(400):
-        low, _, high = spread(np.exp(0.2 * rng.standard_normal(25)))
-        held += low <= 1.0 <= high
-    assert held >= 0.93 * 400

@@ -83,13 +83,6 @@ def test_equal_seeds_give_equal_orders(task_graph, method, name):
     assert [t[1:] for t in first.trace] == [t[1:] for t in second.trace]
 
 
-def test_a_longer_budget_extends_a_shorter_one(task_graph):
-    graph = task_graph("KerrMetric_Jacobian")
-    short, long = (search(graph, budget=n, seed=3) for n in (20_480, 40_960))
-    seen = [t[1:] for t in long.trace if t[1] <= 20_480]
-    assert seen == [t[1:] for t in short.trace]
-
-
 @pytest.mark.parametrize("method", ["anneal", "exact", "auto"])
 def test_budget_of_evaluations_is_kept(task_graph, method):
     result = search(task_graph("RoeFlux_1d"), method, budget=1000)

@@ -14,7 +14,7 @@ import pytest
 import veenv
 from veenv.graph.playback import play
 from veenv.measure.proof import prove
-from veenv.measure.report import Subject, page, read_subjects, write_report
+from veenv.measure.report import Subject, page, page_path, read_subjects, write_report
 from veenv.measure.timing import Timing, times
 from veenv.orders.shipped import best_for
 from veenv.tasks import Task
@@ -189,3 +189,9 @@ def test_an_order_of_another_graph_is_refused(tmp_path):
     with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
         write_report(tmp_path / "r.html", subject, batch=0)
     assert not list(tmp_path.iterdir())
+
+
+def test_where_a_page_goes(tmp_path):
+    assert page_path(tmp_path, "f", False) == tmp_path / "report.html"
+    assert page_path(tmp_path, "f", True) == tmp_path / "report-f.html"
+    assert page_path(tmp_path / "order.json", "f", False) == tmp_path / "order.html"
