@@ -8,6 +8,8 @@ from __future__ import annotations
 
 FEWER = 2
 """Factor by which passes or operations are clearly fewer: a pass may cost twice another."""
+SLOWER = 1.3
+"""Times a kernel of one point is slower than XLA: prices of less are a third too high at most."""
 UNSURE = 3
 """Factor by which an estimate of passes or operations may be wrong."""
 FEW = 8

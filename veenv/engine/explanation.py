@@ -375,7 +375,7 @@ def _advice(
         yield from _smaller(candidates, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
-        if min(row.seconds or inf for row in kernels) > min(
+        if min(row.seconds or inf for row in kernels) > limits.SLOWER * min(
             row.seconds or inf for row in rows if row.program == "XLA"
         ):
             yield "veenv.fuse is XLA's program at one point where its kernel is slower, as here"

@@ -377,7 +377,9 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def is_slow_alone(traced: Traced, program: ScalarProgram | Finished) -> bool:
     """Whether a kernel is predicted to take longer at one point than XLA's program."""
     kernel = kernel_seconds(program, 1) if isinstance(program, ScalarProgram) else program.seconds
-    return attempt(lambda: kernel > seconds(counts_of(traced.closed), 1), lambda: False)
+    return attempt(
+        lambda: kernel > limits.SLOWER * seconds(counts_of(traced.closed), 1), lambda: False
+    )
 
 
 def _line_of(primitive: str, jaxpr: Any, call: str = "") -> str:
