@@ -149,9 +149,9 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     name = request.compared
     if name is None:
         return {}
-    # beside a long reverse order, tracing JAX's modes takes little time
-    long = lin.graph.cost(lin.graph.reverse(), "operations") >= limits.LONG
-    if not (name == "auto" or any(_operators(lin)) or long):
+    compares = name == "auto" or any(_operators(lin))
+    # Tracing JAX's modes, too, takes little beside a reverse order that is long.
+    if not compares and lin.graph.cost(lin.graph.reverse(), "operations") < limits.LONG:
         return {}
     return {name: JaxMode(mode_of(lin.program, name, request), name) for name in own_modes(lin)}
 
