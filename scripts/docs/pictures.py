@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import json
 import shutil
 import sys
@@ -297,6 +298,30 @@ def fuse(path: Path) -> None:
     save(figure, path)
 
 
+def systems(path: Path) -> None:
+    """Draws the times of fused solves and factors over XLA's, by rows of the matrix and batch."""
+    rows, colours = table("systems"), {"1": OTHER, "64": THIRD, "2,048": OURS}
+    names = list(dict.fromkeys(row["matrices"] for row in rows))
+    figure = canvas(9.5, 3)
+    for panel, name in zip(axes_of(figure, 1, len(names)), names, strict=True):
+        for batch, kind in itertools.product(colours, ("float32", "float64")):
+            shown = [
+                (int(row["rows"]), float(row["ratio"].strip("*")))
+                for row in rows
+                if (row["matrices"], row["batch"], row["dtype"]) == (name, batch, kind)
+            ]
+            style, label = ("-", f"{batch} points") if kind == "float32" else (":", None)
+            at = np.array(shown).reshape(-1, 2).T
+            panel.plot(*at, style, color=colours[batch], label=label, marker=".")
+        panel.axhline(1, color=INK, lw=1)
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log")
+        panel.set_title(name, fontsize=9)
+        panel.set_xlabel("rows (dotted: float64)", fontsize=8)
+    panel.legend(frameon=False, fontsize=8)
+    save(figure, path)
+
+
 def tasks(path: Path) -> None:
     """Draws the best known order of each task against its best classical one."""
     shares = {
@@ -429,7 +454,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     draw.__name__.replace("_", "-"): draw
     for draw in (
         anytime, elimination, fuse, gains, kernels, learning_curves, patterns, realistic, sparse,
-        step, structures, tasks,
+        step, structures, systems, tasks,
     )
 }  # fmt: skip
 """The function that draws each file of docs/pictures."""
