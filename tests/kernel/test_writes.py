@@ -217,3 +217,16 @@ def test_chosen_arrays_may_be_longer_than_a_program():
         found, wanted = (jax.jit(jax.vmap(f))(*args) for f in (veenv.fuse(fun), fun))
         np.testing.assert_allclose(found, wanted, 1e-6)
         assert trace_point(fun, point, {}, (0, 1)).program(2_000).count("select") < 100
+
+
+def test_a_short_loop_behind_a_long_array_is_written_out():
+    """Entries of arrays are no operations of the program."""
+
+    def fun(x: Any, n: Any) -> Any:
+        step = lambda c: (c[0] + 1, c[1].at[c[0]].set(x * c[0]))  # noqa: E731
+        found = lax.while_loop(lambda c: c[0] < n, step, (n * 0, jnp.ones(3000, x.dtype)))[1]
+        return lax.scan(lambda c, _: (c + found[n] * jnp.sin(c), None), x, None, length=13)[0]
+
+    point = jnp.asarray(0.3), jnp.asarray(1)
+    assert trace_point(fun, point, {}, (0, 1)).program(2_000).count("call") < 50
+    np.testing.assert_allclose(veenv.fuse(fun)(*point), fun(*point), rtol=1e-5)

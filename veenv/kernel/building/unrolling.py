@@ -467,7 +467,7 @@ class _Unroller:
         for step in loop.turns:
             outs = self.closed(loop.body, [*consts, *carry, *(x[step] for x in stacks)])
             carry, steps[step] = outs[: len(carry)], outs[len(carry) :]
-            sizes.append(len(self.builder.ops))
+            sizes.append(self.builder.computing)
             if len(sizes) == _TELLING:
                 self._estimate(sizes, length, refused)
         stacked = [
