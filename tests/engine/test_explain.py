@@ -35,7 +35,7 @@ FUNCTIONS = {  # (function, point, taken as, what is said)
     "spectrum": (lambda x: jnp.fft.rfft(x * x, 100).real, X, "XLA", "'fft' has no form in"),
     "vectors": (lambda x: jnp.linalg.eigh(jnp.outer(x, x) + jnp.diag(x))[1], X, "XLA",
         "left to XLA"),
-    "steps": (stepped, LONG, "XLA", "large products are left to XLA"),
+    "steps": (stepped, LONG, "XLA", "a step of fewer numbers, or a smaller carry"),
     "tape": (lambda x: taped(x)[:1], LONG, "XLA", "stores each of its steps"),
     "batch": (lambda x: jnp.tanh(x * jnp.roll(x, 1)), np.ones(70_000, np.float32), "XLA", "vmap"),
     "repeated": (repeated, LONG, "XLA", "operations come from"),
