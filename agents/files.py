@@ -1,4 +1,4 @@
-"""Files that readers see whole or not at all."""
+"""Files and folders of runs: new names, whole appends, locks, damaged files set aside."""
 
 from __future__ import annotations
 

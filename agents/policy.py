@@ -44,7 +44,7 @@ def pretrained(kind: str) -> np.ndarray:
 def policy_orders(
     graph: Graph, cost: CostModel, seed: int, weights: np.ndarray | None = None
 ) -> Iterator[tuple[int, ...]]:
-    """Orders that the policy plays: the greedy game, then games of weights with noise on them.
+    """Yields orders without end: the greedy game's, then those of games with noise on the weights.
 
     Args:
       graph: the graph.

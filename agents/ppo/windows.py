@@ -20,7 +20,7 @@ LEAST_SLOPE = 0.1
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Slots that B environments read: the next slots of an order, or the slots that cost least now.
+    """Slots that B environments read, next in an order or cheapest now, and priors of their logits.
 
     Attributes:
       ahead: orders as slots, -1 padded, int32 [B, A].

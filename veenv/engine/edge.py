@@ -124,7 +124,10 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
 
 
 def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array | np.ndarray:
-    """Returns a mask over the labels that is true where the indices of `a` and `b` agree."""
+    """Returns a mask over the labels, true where the indices of `a` and `b` agree.
+
+    Axes of other labels have size one; a small mask is a NumPy array.
+    """
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
     if prod(shape) <= limits.SMALL:
         return np.eye(sizes[a], dtype=bool).reshape(shape)

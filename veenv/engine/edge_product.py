@@ -269,7 +269,7 @@ class Factor(NamedTuple):
 
 
 def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
-    """Sums over the labels not in `keep`; the order of the remaining ones is keep's."""
+    """Sums over the labels not in `keep`; the labels of `keep` that the factor has remain."""
     x, labels, mask = factor
     summed = [i for i, a in enumerate(labels) if a not in keep]
     if summed:

@@ -92,7 +92,7 @@ def measure(
     beside: Collection[str] = USUAL,
     longest: float | None = None,
 ) -> tuple[Timing, ...]:
-    """Times an order and the usual ways `beside` it, interleaved, over a batch of points.
+    """Times an order and the usual ways `beside` it, all by XLA, interleaved, over a batch.
 
     "jacfwd" is missing where the task has no forward mode.
     """
@@ -109,7 +109,7 @@ def measure(
 def times(
     task: Task, ids: Sequence[int], batch: int, rounds: int, seed: int = 0
 ) -> tuple[tuple[Timing, ...], tuple[str, ...]]:
-    """Times an order and JAX's modes, each as XLA and as one kernel, interleaved.
+    """Times an order and JAX's modes, each as XLA and as one kernel; says why one is missing.
 
     The methods are named ``"jacfwd"`` or ``"jacfwd, one kernel"``; a sentence says why one is
     missing.
@@ -133,7 +133,7 @@ def timed(
     longest: float | None = None,
     limit: float = inf,
 ) -> tuple[tuple[Timing, ...], dict[str, str]]:
-    """Compiles ways to a Jacobian for a batch of points, and times them interleaved.
+    """Compiles and times any ways to a Jacobian; returns, by name, why one is missing.
 
     Args:
       methods: the Jacobian of one point, by name; JAX's modes are named as in `JAX_MODES`.

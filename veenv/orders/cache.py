@@ -1,4 +1,4 @@
-"""`Auto`: an order from a search of a few seconds, and the on-disk cache of such orders.
+"""`Auto`: the shipped order of a graph, else a cached one, else one from a search of some seconds.
 
 It takes the shipped order of the graph if there is one, else one from the user's cache, else it
 searches and remembers the result.  Setting the environment variable ``VEENV_CACHE_DIR`` moves the
@@ -25,7 +25,9 @@ CACHE_VARIABLE = "VEENV_CACHE_DIR"
 
 @dataclass(frozen=True)
 class Auto:
-    """Searches for an order when it is needed; pass it as `order`, or ``"auto"`` not to wait.
+    """An order found when it is needed: shipped, cached, or searched for within a budget.
+
+    Pass it as `order`; ``"auto"`` in its place does not search for seconds.
 
     Attributes:
       seconds: time the search may take at the first trace of a function.

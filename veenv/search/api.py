@@ -1,4 +1,4 @@
-"""The entry point of all searches: `search` runs a method on a graph within a budget."""
+"""The entry point of all searches: `search` runs one method on a graph within a budget."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
 
 
 def _construct(race: Race, name: str) -> None:
-    """Sets the one order of a greedy method as the race's result."""
+    """Sets the one order of a greedy method as the search's result."""
     problem, graph = race.problem, race.problem.graph
     classical = {"forward": graph.forward, "reverse": graph.reverse, "markowitz": graph.markowitz}
     make = classical.get(name, lambda: problem.to_ids(greedy(problem, name)))

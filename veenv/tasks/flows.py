@@ -41,7 +41,7 @@ SHARES = (4 / 9, *[1 / 9] * 4, *[1 / 36] * 4)
 
 
 def lattice_boltzmann_step(*x: Scalar) -> tuple[Scalar, ...]:
-    """Collision, streaming, collision on a periodic lattice of 3 × 2 cells, nine each; then 1/τ."""
+    """Collision, streaming, collision on a periodic lattice of 3 × 2 cells of nine; 1/τ is last."""
     width, height, rate = 3, 2, x[-1]
     cells = {(i, j): x[9 * (i * height + j) :][:9] for i in range(width) for j in range(height)}
 

@@ -60,9 +60,9 @@ _registered: dict[str, Task] = {}
 
 
 def list_tasks() -> tuple[str, ...]:
-    """Returns the names of all tasks: the built-in ones, then those registered by the user.
+    """Returns the names of the built-in tasks, then those registered by the user.
 
-    Those of ``hard`` and ``rising`` are left out: `veenv.tasks.evaluation_sets` names them.
+    Tasks of ``hard`` and ``rising`` are left out: `veenv.tasks.evaluation_sets` names them.
 
     Examples:
       >>> list_tasks()[:2]
@@ -119,7 +119,7 @@ def register_task(
     source: str = "",
     replace: bool = False,
 ) -> Task:
-    """Adds a task of your own, which ``get`` then finds by its name.
+    """Makes a task of a name, a function and its arguments, which ``get`` then finds; returns it.
 
     Args:
       name: name, unique when case is ignored; of letters, digits, ``-``, ``_`` and ``.`` alone,

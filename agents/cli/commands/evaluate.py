@@ -25,7 +25,7 @@ from veenv.tasks.user import refuse_code
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateArgs:
-    """Plays tasks with trained weights, without learning, next to other ways to find an order.
+    """Plays tasks with trained weights, without learning, next to annealing and random play.
 
     Example: veenv-evaluate --run runs/RoeFlux_1d/2026-11-21T04-12-26 --task mlp
 
@@ -107,7 +107,7 @@ def main() -> None:
 def play(
     network: GraphNetwork, played: TaskDistribution, args: EvaluateArgs
 ) -> dict[str, Evaluation]:
-    """Plays with the network and with others; the evaluations by the name of their column.
+    """Evaluates the network, a fresh one, random play and annealing, by the names of columns.
 
     Raises:
       ValueError: a task cannot be played, or the budget of annealing is none.

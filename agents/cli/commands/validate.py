@@ -130,7 +130,7 @@ def _seconds(order: Order, task: veenv.tasks.Task, config: Config) -> str:
 
 
 def _orders(config: Config) -> list[Order]:
-    """The orders to check.
+    """Returns the order of a file, or the shipped ones of a task or of all tasks.
 
     Raises:
       ValueError: if the file is not an order file, or no shipped order is for the task.

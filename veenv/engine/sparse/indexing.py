@@ -272,6 +272,7 @@ def _multiply(post: _Placed, pre: _Placed) -> _Placed:
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
+    """Returns an edge as entries; raises `_TooMany` for large ones."""
     if prod(entry_shape(e.structure)) > limits.TABLE:
         raise _TooMany
     if e.values is not None:

@@ -1,4 +1,4 @@
-"""Times forms against each other until it is statistically certain which one is fastest."""
+"""Compiles and times forms until the choice between them is statistically certain."""
 
 from __future__ import annotations
 
