@@ -28,7 +28,7 @@ import veenv
 from scripts.benchmarks.functions.mechanisms import MECHANISMS, Mechanism
 from scripts.benchmarks.programs import compiled, forget
 from scripts.benchmarks.tables import Table, geometric_mean, named
-from veenv.kernel.cpu import bodies
+from veenv.kernel.cpu import codegen
 from veenv.kernel.scalar_program import ScalarProgram
 from veenv.measure.timing import interleaved
 
@@ -176,7 +176,7 @@ def switched(one: Mechanism, off: bool, emitted: list[str], calls: list[str]) ->
             if not callable(was):
                 calls.append(place)
             stack.enter_context(mock.patch.object(owner, name, new))
-        digest, compile_objects = ScalarProgram.digest, bodies.objects_of
+        digest, compile_objects = ScalarProgram.digest, codegen.objects_of
         salt = next(_BUILDS)  # no kernel is another build's
 
         def salted(self: ScalarProgram) -> str:
@@ -187,7 +187,7 @@ def switched(one: Mechanism, off: bool, emitted: list[str], calls: list[str]) ->
             return compile_objects(text, stack)
 
         stack.enter_context(mock.patch.object(ScalarProgram, "digest", salted))
-        stack.enter_context(mock.patch.object(bodies, "objects_of", noted_code))
+        stack.enter_context(mock.patch.object(codegen, "objects_of", noted_code))
         yield
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from veenv.kernel import primitive
-from veenv.kernel.cpu import held
+from veenv.kernel.cpu import kernel_registry
 from veenv.measure.timing import SHORTEST, interleaved
 from veenv.structure import product, structure
 
@@ -87,7 +87,7 @@ def forget() -> None:
     jax.clear_caches()
     primitive.forget()
     gc.collect()
-    held.alive()
+    kernel_registry.alive()
     product.multiply.cache_clear()
     structure.add.cache_clear()
 

@@ -303,7 +303,8 @@ def systems(path: Path) -> None:
     rows, colours = table("systems"), {"1": OTHER, "64": THIRD, "2,048": OURS}
     names = list(dict.fromkeys(row["matrices"] for row in rows))
     figure = canvas(9.5, 3)
-    for panel, name in zip(axes_of(figure, 1, len(names)), names, strict=True):
+    panels = axes_of(figure, 1, len(names))
+    for panel, name in zip(panels, names, strict=True):
         for batch, kind in itertools.product(colours, ("float32", "float64")):
             shown = [
                 (int(row["rows"]), float(row["ratio"].strip("*")))
@@ -318,7 +319,7 @@ def systems(path: Path) -> None:
         panel.set_yscale("log")
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("rows (dotted: float64)", fontsize=8)
-    panel.legend(frameon=False, fontsize=8)
+    panels[-1].legend(frameon=False, fontsize=8)
     save(figure, path)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import veenv
 from veenv.kernel import primitive
-from veenv.kernel.cpu import compile, disk, held
+from veenv.kernel.cpu import compile, disk, kernel_registry
 from veenv.kernel.cpu.compile import Objects
 
 MADE = Objects((b"first" * 400, b"second"), ("sinf",), 64)
@@ -253,7 +253,7 @@ def test_a_kernel_is_run_from_the_disk(cache, monkeypatch):
         primitive.forget()
         jax.clear_caches()
         gc.collect()
-        held.alive()
+        kernel_registry.alive()
         jacobian = veenv.jacve(fun, "reverse", kernel="fused")
         return np.asarray(jax.jit(jax.vmap(jacobian))(x))
 

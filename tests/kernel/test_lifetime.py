@@ -14,7 +14,7 @@ import pytest
 import veenv
 from tests.sampling import spared
 from veenv.kernel import primitive
-from veenv.kernel.cpu import held
+from veenv.kernel.cpu import kernel_registry
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def kernel(k: float):
 
 def settled() -> int:
     gc.collect()
-    return held.alive()
+    return kernel_registry.alive()
 
 
 def test_code_goes_when_its_programs_go():
@@ -94,7 +94,7 @@ def test_eager_calls_do_not_pile_up(call):
 AT_EXIT = """
 import os
 import jax, jax.numpy as jnp, veenv
-from veenv.kernel.cpu import held
+from veenv.kernel.cpu import kernel_registry
 
 class Watch:
     def __init__(self, record):
@@ -103,7 +103,7 @@ class Watch:
         self.write(1, b"freed with %d users\\n" % self.record.users)
 
 kept = jax.jit(jax.vmap(veenv.jacve(jnp.sin, kernel="fused"))).lower(jnp.ones(8)).compile()
-for entry in list(held._registry.entries.values()):
+for entry in list(kernel_registry._registry.entries.values()):
     entry.refers = entry.refers, Watch(entry.record)
 del entry
 print("end", flush=True)

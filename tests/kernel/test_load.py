@@ -20,14 +20,14 @@ from jax.experimental import serialize_executable
 import veenv
 from tests.sampling import spared
 from veenv.kernel.building.unrolling import unroll
-from veenv.kernel.cpu import bodies, held
+from veenv.kernel.cpu import codegen, kernel_registry
 
 START = """
 import gc, sys, threading, warnings
 import jax, jax.numpy as jnp, numpy as np
 import veenv
 from llvmlite import binding as llvm
-from veenv.kernel.cpu import compile, held
+from veenv.kernel.cpu import compile, kernel_registry
 
 def f(x, k=1.0):
     return jnp.sin(x * k) * jnp.exp(x)
@@ -62,8 +62,8 @@ def program_of(k):
 
 def test_a_finaliser_waits_for_nothing(monkeypatch):
     """Garbage may be collected by a thread for which a compiler's thread waits."""
-    handles = [held.kernel(program_of(1.0625), 64)]
-    compiled = bodies.objects
+    handles = [kernel_registry.kernel(program_of(1.0625), 64)]
+    compiled = codegen.objects
 
     def slow(*args):
         thread = threading.Thread(target=handles.clear)
@@ -72,25 +72,25 @@ def test_a_finaliser_waits_for_nothing(monkeypatch):
         assert not thread.is_alive()
         return compiled(*args)
 
-    monkeypatch.setattr(bodies, "objects", slow)
-    held.kernel(program_of(2.0625), 64)
+    monkeypatch.setattr(codegen, "objects", slow)
+    kernel_registry.kernel(program_of(2.0625), 64)
     assert not handles
 
 
 def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
-    compiled, both, count = bodies.objects, threading.Barrier(2, timeout=60), []
+    compiled, both, count = codegen.objects, threading.Barrier(2, timeout=60), []
 
     def together(*args):
         count.append(args)
         both.wait()
         return compiled(*args)
 
-    monkeypatch.setattr(bodies, "objects", together)
+    monkeypatch.setattr(codegen, "objects", together)
     programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
     found = [None] * 4
 
     def take(number):
-        found[number] = held.kernel(programs[number], 64)
+        found[number] = kernel_registry.kernel(programs[number], 64)
 
     threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
     for thread in threads:
@@ -104,7 +104,7 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
 
 INTERRUPTS = """
 import linecache
-files = {held.__file__, compile.__file__}
+files = {kernel_registry.__file__, compile.__file__}
 left, where = 0, ""
 
 def trace(frame, event, arg):
@@ -139,7 +139,7 @@ for number in range(1, 1000):
         kept.clear()
         jax.clear_caches()
         gc.collect()
-        held.alive()
+        kernel_registry.alive()
     if not where:
         break
 check(kernel(0.5)(x), 0.5)
@@ -229,7 +229,7 @@ def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(functio
 @pytest.mark.parametrize("kernel", spared(["fused", "auto"], "auto"))
 def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
     program = f"""
-held.TESTED = ((0, 99),)
+kernel_registry.TESTED = ((0, 99),)
 with warnings.catch_warnings(record=True) as caught:
     for k in (1.0, 2.0):
         check(kernel(k, {kernel!r})(x), k)
@@ -242,7 +242,7 @@ print({{str(w.message) for w in caught}})
     assert said.rstrip().endswith('(but in 0.99); XLA takes their place"}')
 
 
-DRIVER = Path(held.__file__).with_name("driver.c")
+DRIVER = Path(kernel_registry.__file__).with_name("driver.c")
 
 
 def test_the_ir_of_the_driver_is_made_of_its_source():

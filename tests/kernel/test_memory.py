@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, resource, sys
-from veenv.kernel.cpu.held import keep_memory
+from veenv.kernel.cpu.kernel_registry import keep_memory
 
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p

@@ -17,7 +17,7 @@ import veenv
 from tests.oracles.jacobians import assert_same
 from veenv.kernel import primitive
 from veenv.kernel.building import unrolling
-from veenv.kernel.cpu import disk, held
+from veenv.kernel.cpu import disk, kernel_registry
 from veenv.rules import definitions
 from veenv.rules.definitions import register_rule
 
@@ -33,7 +33,7 @@ def another_process() -> None:
     jax.clear_caches()
     primitive.forget()
     gc.collect()
-    held.alive()
+    kernel_registry.alive()
 
 
 def step(x, table):

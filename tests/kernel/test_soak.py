@@ -12,7 +12,7 @@ import faulthandler, gc, json, random, statistics, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import veenv
 from veenv.kernel import primitive
-from veenv.kernel.cpu import held
+from veenv.kernel.cpu import kernel_registry
 
 seconds, started = 60 * float(sys.argv[1]), time.monotonic()
 settled = min(120.0, seconds / 2)
@@ -74,7 +74,7 @@ part = (seconds - settled) / 4
 early = [m for t, m in memory if settled <= t < settled + part]
 late = [m for t, m in memory if t >= seconds - part]
 print(json.dumps({
-    "calls": counts, "failures": failures, "alive": held.alive(),
+    "calls": counts, "failures": failures, "alive": kernel_registry.alive(),
     "early": statistics.median(early), "late": statistics.median(late),
 }))
 """

@@ -219,10 +219,10 @@ print(len(jax.devices()), *ways)
 FORK = """
 import os, warnings
 warnings.simplefilter("ignore")
-from veenv.kernel.cpu import held
+from veenv.kernel.cpu import kernel_registry
 pid = os.fork()
 if pid == 0:
-    before = held.alive()
+    before = kernel_registry.alive()
     os._exit(0 if before == 1 else 1)
 print("child", os.waitpid(pid, 0)[1])
 """

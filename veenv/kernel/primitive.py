@@ -362,15 +362,17 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     """Machine code, of what is a kernel."""
     if not isinstance(kernel, Fused):
         return _lower_xla(ctx, *operands, kernel=kernel)
-    from veenv.kernel.cpu import held  # llvmlite is loaded when the first kernel is compiled
+    from veenv.kernel.cpu import (
+        kernel_registry,  # llvmlite is loaded when the first kernel is compiled
+    )
 
     try:
-        code = held.kernel(kernel.program, math.prod(kernel.batch_of(ctx.avals_in)))
-    except held.UntestedVersionError as error:
+        code = kernel_registry.kernel(kernel.program, math.prod(kernel.batch_of(ctx.avals_in)))
+    except kernel_registry.UntestedVersionError as error:
         warnings.warn(f"{error}; XLA takes their place", stacklevel=2)
         return _lower_xla(ctx, *operands, kernel=kernel)
     _compat.keep_alive(ctx, code)
-    return jax.ffi.ffi_lowering(held.TARGET)(ctx, *operands, key=np.int64(code.key))
+    return jax.ffi.ffi_lowering(kernel_registry.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
 fused_p.def_impl(_impl)

@@ -160,11 +160,11 @@ MECHANISMS: dict[str, Mechanism] = {
             self._to.call(name, dtype, [x]))},
     ),
     "loop tables": Mechanism(
-        (_KERNEL + "building/steps.py",), ("tests/kernel/test_steps.py",), _COMPILED,
-        {"veenv.kernel.building.steps:tables": lambda *args: ({}, {})},
+        (_KERNEL + "building/loop_tables.py",), ("tests/kernel/test_loop_tables.py",), _COMPILED,
+        {"veenv.kernel.building.loop_tables:tables": lambda *args: ({}, {})},
     ),
     "axes as loops": Mechanism(
-        (_KERNEL + "building/batches.py",), ("tests/kernel/test_batches.py",), _COMPILED, {},
+        (_KERNEL + "building/rerolling.py",), ("tests/kernel/test_rerolling.py",), _COMPILED, {},
     ),
     "equal bodies once": Mechanism(
         (_ENGINE + "wrappers.py:equal_bodies_once,_Alike,_first_of,_Body,_first,_computed,"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veenv import limits
-from veenv.kernel.building import complex_numbers, steps
+from veenv.kernel.building import complex_numbers, loop_tables
 from veenv.kernel.building.builder import (
     CARRY,
     COLUMN,
@@ -265,7 +265,7 @@ def _tabulated(
     """Makes columns of what depends on the step's number alone; carries that do, and their ends."""
     b, ops = body.outer, body.inner.ops
     numbers = {s.input: s for s in slots if len(s.order) == 1 and b.value(s.start) is not None}
-    tables, last = steps.tables(
+    tables, last = loop_tables.tables(
         ops,
         [slot.ahead for slot in slots],
         stacked,
@@ -277,7 +277,7 @@ def _tabulated(
     for i, entries in tables.items():
         if i not in columns:
             if i not in stacked:
-                entries = steps.divided_by(ops, i, entries, b)
+                entries = loop_tables.divided_by(ops, i, entries, b)
             ops[i] = Op(COLUMN, ops[i].dtype, (), len(columns))
             columns[i] = b.array(entries), entries
     return {numbers[i]: value for i, value in last.items()}

@@ -23,7 +23,6 @@ from veenv.kernel.building import (
     random_numbers,
     reductions,
 )
-from veenv.kernel.building.batches import Batches
 from veenv.kernel.building.builder import (
     Builder,
     Ids,
@@ -34,6 +33,7 @@ from veenv.kernel.building.builder import (
 )
 from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
+from veenv.kernel.building.rerolling import Batches
 from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.price import equations_of, kernel_size

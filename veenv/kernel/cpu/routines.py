@@ -21,7 +21,7 @@ from veenv.kernel.scalar_program import Buffer, Routine, Workspace
 def call(to: Any, loop: InLoop[Stored], routine: Routine, base: int) -> None:
     """Calls a routine for each point of the vector that the loops around go on for.
 
-    `to` writes instructions (`veenv.kernel.cpu.bodies.Instructions`);
+    `to` writes instructions (`veenv.kernel.cpu.codegen.Instructions`);
     `base` is where memory for it begins, in bytes.
     """
 

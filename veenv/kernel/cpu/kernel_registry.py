@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from veenv.kernel.cpu import bodies, disk, records
+from veenv.kernel.cpu import codegen, disk, records
 from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
 from veenv.kernel.cpu.records import Finished, code_name
 from veenv.kernel.scalar_program import ScalarProgram
@@ -162,7 +162,7 @@ class _Registry:
         name = code_name(program.digest(), layout.lanes)
         if isinstance(program, ScalarProgram):
             machine_code = disk.objects(
-                name, functools.partial(bodies.objects, program, layout.lanes)
+                name, functools.partial(codegen.objects, program, layout.lanes)
             )
         else:
             machine_code = program.objects if layout == program.layout else disk.known_objects(name)

@@ -22,8 +22,8 @@ from jax.extend import core
 from veenv import _compat, limits
 from veenv.kernel.building import loops
 from veenv.kernel.building.builder import Builder, Ids, constant
+from veenv.kernel.building.data_movement import RULES as FREE
 from veenv.kernel.building.fourier import passes
-from veenv.kernel.building.moves import RULES as FREE
 from veenv.kernel.building.reductions import neutral, operation
 from veenv.kernel.scalar_program import CannotFuseError, dtype_name
 from veenv.linear.barrier import BARRIERS
