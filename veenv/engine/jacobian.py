@@ -72,7 +72,10 @@ def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
     if request.kernel not in (modes := get_args(KernelMode)):
-        raise ValueError(f"kernel must be one of {', '.join(modes)}, got {request.kernel!r}")
+        raise ValueError(
+            f"kernel must be one of {', '.join(modes)} ('xla' makes no kernel), "
+            f"got {request.kernel!r}"
+        )
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:

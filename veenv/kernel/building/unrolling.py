@@ -15,11 +15,11 @@ import numpy as np
 
 from veenv import _compat, limits
 from veenv.kernel.building import (
-    formulas,
+    data_movement,
+    decompositions,
     fourier,
     linear,
     loops,
-    moves,
     random_numbers,
     reductions,
 )
@@ -56,7 +56,8 @@ from veenv.rules.table import TABLE, facts
 
 T = TypeVar("T")
 MOVES = {
-    **moves.RULES, **reductions.RULES, **linear.RULES, **fourier.RULES, **random_numbers.RULES,
+    **data_movement.RULES, **reductions.RULES, **linear.RULES, **fourier.RULES,
+    **random_numbers.RULES,
 }  # fmt: skip
 """Rules of what moves, sums, contracts and solves, by primitive."""
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
@@ -76,7 +77,7 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
         first = lengths.matvec + lengths.vecmat
         right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
         return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
-    makers = _compat.inlinable, formulas.body_of, _compat.formula, _called, definition_of
+    makers = _compat.inlinable, decompositions.body_of, _compat.formula, _called, definition_of
     body = next((body for make in makers if (body := make(eqn)) is not None), None)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
     return (body, range(len(eqn.invars))) if known else None
@@ -120,9 +121,9 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
 
 def _unknown(eqn: Any) -> CannotFuseError:
     """The error for a primitive of which nobody has said what it means."""
-    if (known := formulas.refusal(eqn)) is not None:
+    if (known := decompositions.refusal(eqn)) is not None:
         return known.at("")
-    name = formulas.name_of(eqn)
+    name = decompositions.name_of(eqn)
     what = "" if eqn.primitive.name in TABLE else "; veenv.register_rule says what it means"
     if name.startswith("debug_"):
         what = ": print what the kernel returns"

@@ -71,7 +71,7 @@ def tune(
     began = time.perf_counter()
     seconds = Budget.parse(budget).seconds
     if seconds is None:
-        raise ValueError(f"budget must be a time such as '20s', got {budget!r}")
+        raise ValueError(f"budget must be a time, as '{budget}s' for seconds, got {budget!r}")
     # What these import (the engine) takes a second the first time, which the budget pays.
     from veenv.search.tuning.jacobian import Jacobian
     from veenv.search.tuning.work import Tuning
