@@ -198,7 +198,7 @@ def test_the_kernel_of_a_hessian_is_asked_for_as_that_of_a_jacobian():
     for kernel, there in (("xla", False), ("fused", True)):
         text = jax.jit(veenv.hessian(jnp.prod, kernel=kernel)).lower(X).as_text()
         assert ("veenv_fused" in text) == there
-    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused .*, got 'no'"):
+    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused"):
         veenv.hessian(jnp.sum, kernel="no")
     with pytest.raises(ValueError, match="'fft' of 100 numbers cannot be fused"):
         veenv.hessian(lambda x: jnp.fft.fft(x**3, 100).real.sum(), kernel="fused")(X)

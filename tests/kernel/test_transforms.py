@@ -124,7 +124,7 @@ def test_what_cannot_be_a_kernel_is_computed_by_xla_or_refused():
     x = np.diag(np.float32([2, 3, 5, 7, 11])) + np.float32(0.1)
     both = quick_jit(lambda x: (veenv.jacve(f, kernel="auto")(x), jax.jacrev(f)(x)))
     assert_same(*both(x))
-    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused .*, got 'fast'"):
+    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused"):
         veenv.jacve(f, kernel="fast")
     with pytest.raises(CannotFuseError, match="float8"):
         veenv.jacve(jnp.sin, kernel="fused")(jnp.ones((), jnp.float8_e4m3fn))
