@@ -10,7 +10,7 @@ from jax import lax
 
 from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.price import MICROSECONDS, NAMES, counts_of
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
 
 X = np.linspace(0.3, 1.2, 40_000, dtype=np.float32)
 
