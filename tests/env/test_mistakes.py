@@ -119,7 +119,7 @@ WRONG = {
           for form in (lambda f: f, jax.jit)
           for play in (lambda e, s, p: e.reset(None, p), lambda e, s, p: e.transition(s, 0, p)[1],
                        lambda e, s, p: e.step(None, s, 0, p)[2])),
-        (lambda: random_params(jax.random.key(0), make("LIF").spec), "random graphs are of"),
+        (lambda: random_params(jax.random.key(0), make("LIF").spec), "random graphs need a scalar spec"),
         (lambda: env(observation="pixels"), "one of adjacency, flat, graph, packed, got 'pixels'"),
         (lambda: env(observation="graph", max_edges=0), "max_edges must be at least 1, got 0"),
         (lambda: env(max_edges=9), "belongs to observation='graph', not to 'adjacency'"),
@@ -218,6 +218,6 @@ def test_an_order_measures_rewards():
 
 
 def test_the_page_lists_them():
-    section = PAGE.read_text(encoding="utf-8").split("## Mistakes, and what they end in")[1]
+    section = PAGE.read_text(encoding="utf-8").split("## Common mistakes")[1]
     rows = [line for line in section.split("##")[0].splitlines() if line.startswith("| ")]
     assert len(rows) >= 12  # with the heading

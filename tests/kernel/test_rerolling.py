@@ -125,7 +125,7 @@ def test_systems_of_many_right_sides_and_products_are_loops_over_them():
 
 def test_a_product_of_more_terms_than_a_program_has_operations_is_a_loop():
     fun, a = lambda a: jnp.tanh(a @ (a + 1)).sum(0), normal(40, 40)
-    np.testing.assert_allclose(fuse(fun)(a), fun(a), rtol=1e-9)
+    np.testing.assert_allclose(veenv.fuse(fun)(a), fun(a), rtol=1e-9)
 
 
 def test_zeros_that_are_known_are_not_computed_with():
