@@ -119,7 +119,7 @@ WRONG = {
           for form in (lambda f: f, jax.jit)
           for play in (lambda e, s, p: e.reset(None, p), lambda e, s, p: e.transition(s, 0, p)[1],
                        lambda e, s, p: e.step(None, s, 0, p)[2])),
-        (lambda: random_params(jax.random.key(0), make("LIF").spec), "random graphs need a scalar spec"),
+        (lambda: random_params(jax.random.key(0), make("LIF").spec), "random graphs need a scalar"),
         (lambda: env(observation="pixels"), "one of adjacency, flat, graph, packed, got 'pixels'"),
         (lambda: env(observation="graph", max_edges=0), "max_edges must be at least 1, got 0"),
         (lambda: env(max_edges=9), "belongs to observation='graph', not to 'adjacency'"),
