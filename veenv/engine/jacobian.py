@@ -186,7 +186,7 @@ class _Point:
             return None
         if not (large or request.blocks == "sparse"):
             return None
-        program = with_regions(self.program)
+        program = with_regions(self.program, request)
         if program is self.program:
             return None
         lin = linearise(program, holomorphic=request.by_complex(program))
@@ -269,12 +269,14 @@ class _Eliminable:
         return [request.result(returned, jacobian, counts) for jacobian in jacobians]
 
 
-def with_regions(program: Program) -> Program:
-    """Returns a program with batched regions as one equation each, kernels if possible."""
+def with_regions(program: Program, request: Request) -> Program:
+    """Returns a program with batched regions as one equation each, kernels if they may be."""
+    options = Request("auto", 0, ("value", "jacobian"), has_aux=True, allow_int=True)
+    if request.kernel != "fused":  # else they are part of its kernel
+        options = replace(options, kernel=request.kernel, pin=request.pin)
 
     def jacobian(point: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
-        parts = "value", "jacobian"
-        return transformed(Request("auto", argnums, parts, has_aux=True, allow_int=True), point)
+        return transformed(replace(options, argnums=argnums), point)
 
     return outline_regions(program, jacobian)
 

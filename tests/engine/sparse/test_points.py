@@ -101,6 +101,17 @@ def test_blocks_of_elements(point):
     assert batched_region.NAME in equations_of(assembled(point))
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize("options", [{"kernel": "xla"}, {"pin": True}, {"pin": False}], ids=str)
+def test_blocks_are_no_kernels_where_xla_is_asked_for(options):
+    def text(**options):
+        jacobian = veenv.jacve(assembled(of_parts), sparse_representation=True, **options)
+        return jax.jit(lambda x: jacobian(x).values()).lower(X).as_text()
+
+    assert "veenv_fused_kernel" in text()
+    assert "veenv_fused_kernel" not in text(**options)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("added", [False, True], ids=["one by one", "added"])
 @pytest.mark.parametrize(
