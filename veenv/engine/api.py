@@ -70,11 +70,12 @@ def jacve(
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev", "markowitz",
-        "best"/"best-executed" (the cheapest order shipped for this graph, by either count), "auto"
-        (that one, or else the cheapest by operations of the classical ones and a few others, the
+        "best"/"best-executed"/"best-operations" (the order shipped for this graph with the fewest
+        multiplications, executed multiplications or operations), "auto" ("best-operations" where
+        there is one, or else the cheapest by operations of the classical ones and a few others, the
         same on every machine), `Auto` (searches for some seconds), an `Order`, or the path of an
-        order file. In a trace "auto" and "reverse" stand for another order or JAX's own mode where
-        that is predicted to be faster and gives the same.
+        order file. Under `jit` or `vmap`, "auto" and "reverse" may use another order, or JAX's own
+        mode, if that is predicted to be faster. The result is the same.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -95,9 +96,10 @@ def jacve(
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes, (weak) dtypes and, on a
-      mesh with explicit axes, shardings of `jax.jacrev`'s: fun's output tree with, in place of each
-      leaf of shape ``o``, the tree of the selected argument(s) with leaves of shape ``o + i``. With
-      `has_aux` the result is ``(jacobian, aux)``; with `count_ops` the counts come last.
+      mesh with explicit axes, shardings of `jax.jacrev`'s: each output leaf of shape ``o`` is
+      replaced by the tree of the selected argument(s). Each leaf of that tree has shape ``o + i``,
+      where ``i`` is the shape of the argument's leaf. With `has_aux` the result is
+      ``(jacobian, aux)``; with `count_ops` the counts come last.
 
     The graph is that of the argument's shapes: Python control flow may depend on the values of
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).

@@ -381,8 +381,8 @@ def _advice(
             yield "veenv.fuse is XLA's program at one point where its kernel is slower, as here"
     if any(row.taken for row in kernels):
         yield (
-            "nothing has to; veenv.fuse around the whole step that uses the Jacobian keeps its "
-            "entries in registers"
+            "nothing needs changing; veenv.fuse around the whole step that uses the Jacobian keeps "
+            "its entries in registers"
         )
     yield "these are predictions: veenv.tune measures the forms and keeps the fastest"
 
