@@ -73,10 +73,17 @@ def check_state(state: State, params: EnvParams) -> None:
     expected = _shapes((params.initial, slots))
     for name in (*expected, *(actual.keys() - expected.keys())):
         if actual.get(name) != expected.get(name):
+            same = len(state.action_mask) == len(slots)
             raise ValueError(
                 "this state is of another environment: it has "
-                f"{len(state.action_mask)} actions, expected {len(slots)} ({name} has shape "
-                f"{actual.get(name)}, expected {expected.get(name)})"
+                + (
+                    "another function or cost model"
+                    if same
+                    else f"{len(state.action_mask)} actions"
+                )
+                + f", expected {'those of this one' if same else len(slots)} ({name} has shape "
+                f"{actual.get(name)}, expected {expected.get(name)}); begin with this "
+                "environment's reset"
             )
 
 

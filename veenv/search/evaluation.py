@@ -374,7 +374,8 @@ def _sampled(
     if not complete.all():
         raise ValueError(
             f"{played.names[index]}: {int((~complete).sum())} of {samples} episodes did not end, "
-            "as the policy takes actions that its mask does not allow"
+            "as the policy takes actions that its mask does not allow: set the logits to -inf "
+            "where the mask is False"
         )
     costs = np.asarray(cost)
     best = int(costs.argmin())
