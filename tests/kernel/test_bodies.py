@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.kernel.test_batches import assert_loops, normal
 from tests.kernel.test_loops import assert_equal, num_loops
+from tests.kernel.test_rerolling import assert_loops, normal
 from veenv.kernel.building import builder, loops
 from veenv.kernel.fusing import fuse
 
