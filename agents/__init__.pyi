@@ -6,6 +6,7 @@ from .nn.networks import GraphNetwork
 from .nn.weights import load_weights
 from .ppo.ppo import Batch, Outputs, ppo_loss
 from .ppo.trainer import Trainer, Update
+from .training.loop import TrainProgress
 
 __all__ = [
     "Batch",
@@ -15,6 +16,7 @@ __all__ = [
     "PPOConfig",
     "Run",
     "SearchConfig",
+    "TrainProgress",
     "Trainer",
     "Update",
     "load_weights",

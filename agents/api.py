@@ -152,9 +152,9 @@ def train(
     program: what was found so far is returned.
 
     Args:
-      what: a function (with `args`), a task or its name, a graph, a list of these; an environment,
-        played as it is but for normalised rewards; or a `TaskDistribution` with
-        ``normalise=True``. A `GraphNetwork` reads observations of kind ``"adjacency"``.
+      what: a function (with `args`), a task or its name, a graph, a list of these, an environment,
+        or a `TaskDistribution` with ``normalise=True``. An environment is played as it is; only its
+        rewards are normalised. A `GraphNetwork` reads observations of kind ``"adjacency"``.
       config: the settings.
       args: the arguments at which a function is traced.
       argnums: what it is differentiated by; by default all floating-point arguments.
@@ -163,16 +163,16 @@ def train(
       cost: the cost model, ``"multiplications"`` by default; an environment and a task set have
         their own.
       time_limit: seconds, or a text such as ``"10m"``; 100 if `config` has no number of steps
-        either.
+        either. Compilation counts, but the first update of a new run is always played.
       folder: run folder to write to, or an address such as ``gs://bucket/run``, made if need be; a
         run that it holds is gone on with, and the steps and seconds that it took count.
       network: what is trained; by default a `GraphNetwork` of fresh weights as `config` says.
-        Given are weights, which decide its size, or a network of your own that reads what the
-        environment shows: ``init(key, observation)`` and ``apply(weights, observation)``, as an
-        object or a tuple, or a pytree that is called with an observation.
+        Pass weights of a `GraphNetwork` (they decide its size), or your own network:
+        ``init(key, observation)`` and ``apply(weights, observation)``, as an object or a tuple, or
+        a pytree that is called with an observation.
       loss: in place of `ppo_loss`, of the same form; it returns the loss, or that and a dict of
         numbers for the metrics. It may call `ppo_loss` and add to it.
-      callback: called after every train step.
+      callback: called after every train step with a `TrainProgress`; its result is ignored.
 
     Returns:
       What was found.

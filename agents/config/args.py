@@ -44,8 +44,8 @@ class TrainArgs:
     """
 
     task: str | None = None
-    """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
-    several, separated by commas, or a named set, for one agent that plays all of them."""
+    """Task to train on (`python -c "import veenv; print(*veenv.tasks.list_tasks())"` lists
+    them), or several, separated by commas, or a named set, for one agent that plays all of them."""
     agent: Literal["ppo", "alphazero"] = "ppo"
     """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
     cost: CostModel = "multiplications"
@@ -81,14 +81,15 @@ class TrainArgs:
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
     preset: Literal["cpu", "gpu", "tpu", "auto"] | None = None
-    """Options that suit a device (training.html); `auto` is the one found. Others override."""
+    """Options that suit a device (training.html); `auto`: the device that JAX finds. Others
+    override."""
     resume: str | None = None
     """Run folder to go on in, from its last checkpoint and with its options; others override."""
     init_from: str | None = None
     """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
     options of the network, such as --hidden."""
     network: str | None = None
-    """Network of your own, as MODULE:NAME (training.html), in place of the options of the
+    """Network of your own, as MODULE:NAME (networks.html), in place of the options of the
     network."""
     loss: str | None = None
     """Loss of your own, as MODULE:NAME (networks.html), in place of PPO's."""

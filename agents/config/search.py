@@ -20,7 +20,7 @@ class SearchConfig:
     max_considered: int = 8
     """Moves that the search compares at the root, chosen by the policy and by chance."""
     gumbel_scale: float = 1.0
-    """How much chance has a say in them; 0 for none."""
+    """Scale of the Gumbel noise at the root; 0: deterministic."""
 
     def __post_init__(self) -> None:
         """Checks every field."""

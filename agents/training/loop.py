@@ -39,11 +39,16 @@ class TrainProgress:
 
     Attributes:
       update: number of train steps so far.
-      steps: environment steps so far.
-      seconds: since the start.
+      steps: environment steps so far, those of earlier calls included.
+      seconds: since the start, compilation and earlier calls included.
       fraction: share of the budget that is spent, from 0 to 1.
-      measured: costs, losses, entropy, KL and so on; see `Learner.measure`.
-      state: the train state after it.
+      measured: ``mean_cost``, ``min_cost`` and ``best_cost`` by task, and ``stats``, a dict of
+        numbers such as losses, entropy and KL divergence.
+      state: the train state after it; ``state.network`` is the network.
+
+    Examples:
+      >>> TrainProgress(1, 8, 0.5, 0.1, {"best_cost": {"f": 2}}, None).row["best_cost"]
+      {'f': 2}
     """
 
     update: int

@@ -296,8 +296,8 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
     """A named set of tasks: its graphs, reference costs, classical costs and environment.
 
     Args:
-      name: one of `veenv.tasks.evaluation_sets.set_names`; a name that ends in ``-train`` has
-        functions of the same family to train with.
+      name: one of `veenv.tasks.evaluation_sets.set_names()`, such as ``"real"``; a name that
+        ends in ``-train`` has functions of the same family to train with.
       cost: the cost model; references are multiplications.
 
     Returns:

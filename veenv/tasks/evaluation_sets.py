@@ -205,7 +205,7 @@ def evaluation_set(name: str) -> EvaluationSet:
     """Finds a set by its name.
 
     Args:
-      name: one of `set_names`: a test set, or, ending in ``-train``, functions of the same
+      name: one of `set_names()`: a test set, or, ending in ``-train``, functions of the same
         family to train with. Sets of tasks have none: they are held out.
 
     Raises:

@@ -33,7 +33,7 @@ class SearchArgs:
     """
 
     task: str | None = None
-    """Task to search for (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
+    """Task to search for (`python -c "import veenv; print(*veenv.tasks.list_tasks())"`)."""
 
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 

@@ -24,7 +24,7 @@ class TuneArgs:
     """
 
     task: str | None = None
-    """Task to tune (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
+    """Task to tune (`python -c "import veenv; print(*veenv.tasks.list_tasks())"`)."""
 
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 
