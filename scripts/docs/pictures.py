@@ -311,7 +311,7 @@ def systems(path: Path) -> None:
                 for row in rows
                 if (row["matrices"], row["batch"], row["dtype"]) == (name, batch, kind)
             ]
-            style, label = ("-", f"{batch} points") if kind == "float32" else (":", None)
+            style, label = ("-", batch) if kind == "float32" else (":", None)
             at = np.array(shown).reshape(-1, 2).T
             panel.plot(*at, style, color=colours[batch], label=label, marker=".")
         panel.axhline(1, color=INK, lw=1)
@@ -319,7 +319,8 @@ def systems(path: Path) -> None:
         panel.set_yscale("log")
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("rows (dotted: float64)", fontsize=8)
-    panels[-1].legend(frameon=False, fontsize=8)
+    panels[0].set_ylabel("time / XLA's time", fontsize=8)
+    panels[-1].legend(title="points", frameon=False, fontsize=8, title_fontsize=8)
     save(figure, path)
 
 
