@@ -1,4 +1,4 @@
-"""Plays whole episodes of many environments in one compiled scan."""
+"""Plays whole episodes of many environments by compiled scans, one for each phase."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def cheapest(episodes: Episodes, num_graphs: int) -> tuple[Array, Count, Array]:
 def rollout(
     env: VertexEnv, params: EnvParams, network: Network, key: PRNGKeyArray, most_phases: int = 1
 ) -> tuple[Trajectory, Episodes]:
-    """Plays one whole episode in each of B environments, cut into at most so many phases."""
+    """Plays one whole episode in each of B environments, in at most `most_phases` phases."""
     shape = params.vertex_ids.shape
     state = jax.vmap(env.init)(params)
     keys = jax.random.split(key, env.num_actions)

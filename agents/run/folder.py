@@ -34,7 +34,9 @@ from veenv.orders.order import Order, fingerprint
 
 
 class RunFolder:
-    """Writes what a run leaves behind; files are replaced atomically or only ever grow.
+    """Locks a run's folder, writes what the run leaves behind, and resumes from it.
+
+    Files are replaced atomically or only ever grow.
 
     What cannot be written (a full disk) is warned of, kept in memory and tried again: training
     goes on.

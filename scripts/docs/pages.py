@@ -126,7 +126,7 @@ def excerpt(said: str) -> str:
 
 
 def record(task: Task) -> dict[str, Any]:
-    """Traces a task: sizes, counts and observations; its `Task` says the rest."""
+    """Traces a task for `docs/tasks.json`: sizes, counts and observations."""
     env = veenv.make(task.name)
     graph = env.graph
     known = {cost: best_for(graph, cost) for cost in LABELLINGS}

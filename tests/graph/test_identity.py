@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 from jax.extend.core import Primitive
 
-from veenv.graph.identity import text_of_jaxpr
+from veenv.graph.identity import digest_of_jaxpr
 from veenv.rules import definitions
 
 SLOPE = Primitive("slope_with_a_text")
@@ -100,7 +100,7 @@ FUNCTIONS = {
 
 
 def text(fun, *args):
-    return text_of_jaxpr(jax.make_jaxpr(fun)(*args))
+    return digest_of_jaxpr(jax.make_jaxpr(fun)(*args))
 
 
 def test_each_function_has_a_text_of_its_own():

@@ -60,8 +60,8 @@ class Forms(NamedTuple):
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     """Returns the modes of JAX that can take an elimination's place: of fewer passes, or both.
 
-    None where a mode would return other results: where numbers are not all real and of one dtype,
-    or 0 may meet infinity (`has_infinite_partials`, `shut_out`). None either where the elimination
+    Empty where a mode would return other results: where numbers are not all real and of one dtype,
+    or 0 may meet infinity (`has_infinite_partials`, `shut_out`). Empty also where the elimination
     consists of the passes of one operator without a tape, as a mode would do the same.
     """
     program = lin.program

@@ -1,4 +1,4 @@
-"""Loops and calls that a batch shares: one loop over chunks, one call instead of many."""
+"""Under `jax.vmap`: one loop over chunks for all members, one call for all batches."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def for_chunks(step: Step, size: int, total: Int[Array, ""], carry: Any, data: A
 def as_one_batch(
     run: Callable[..., tuple[Any, ...]], num_devices: int, axes: Array, *batch: Array
 ) -> tuple[Any, ...]:
-    """Runs a function on a batch; under `jax.vmap` the batches become one.
+    """Runs `run(axes, *batch)`; under `jax.vmap` once, on all batches joined.
 
     Args:
       run: (axes, *batch) → a tuple of arrays [B, …] or trees of them; axes are [M, rank], or one

@@ -1,4 +1,4 @@
-"""Functions with a custom derivative rule, differentiated through the rule's linear program.
+"""Traces custom derivative rules to programs, and proves which of these are linear.
 
 The tangent map of a `custom_jvp` call (or the cotangent map of a `custom_vjp` call) is a linear
 program.  Its own graph, eliminated completely, gives the structure of the partials: an
@@ -27,7 +27,7 @@ from veenv.rules.table import facts
 
 @dataclass(frozen=True)
 class Inner:
-    """The linear program of a custom rule."""
+    """The program of a custom rule, on tangents or cotangents; linear only if `is_linear`."""
 
     # from tangents of the operands to tangents of the results; for a cotangent rule, from
     # cotangents of the results to cotangents of the operands. Its auxiliary output is the
@@ -49,7 +49,7 @@ class Inner:
         return is_linear(self.program)
 
     def zeros(self) -> list[Any]:
-        """Returns inputs to evaluate the program at: it is linear, so any will do."""
+        """Returns zeros to evaluate the program at, where it is linear."""
         inputs = self.program.avals[: self.program.num_inputs]
         return [_compat.varying_as(jnp.zeros(a.shape, a.dtype), a) for a in inputs]
 

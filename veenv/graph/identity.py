@@ -1,4 +1,4 @@
-"""Describes a jaxpr by a canonical text, the same in every process.
+"""Identifies a jaxpr by a digest of its canonical text, the same in every process.
 
 Two jaxprs with one text compute the same in the same way; of derivatives it says nothing.
 Parameters of equations are described by what they are, calls and primitives of other libraries by
@@ -31,8 +31,8 @@ class _UndescribedError(Exception):
     """A part of the program has no text."""
 
 
-def text_of_jaxpr(closed: Any) -> str | None:
-    """Returns the text of a closed jaxpr; None where a part of it has none."""
+def digest_of_jaxpr(closed: Any) -> str | None:
+    """Returns the SHA-256 of a closed jaxpr's text, in hex; None where a part has no text."""
     try:
         return _Text().value(closed)
     except _UndescribedError:

@@ -18,7 +18,7 @@ import numpy as np
 
 from veenv import _compat, limits
 from veenv._support import attempt, setting
-from veenv.graph.identity import text_of_jaxpr
+from veenv.graph.identity import digest_of_jaxpr
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.building.callbacks import Carried, carried_out
@@ -129,7 +129,7 @@ class Traced:
         """
         cached = _compat.compilation_cache()[1] and jax.default_backend() == "cpu"
         limited = _largest.get() < limits.MAX_OPERATIONS
-        text = text_of_jaxpr(self.closed) if cached and not limited else None
+        text = digest_of_jaxpr(self.closed) if cached and not limited else None
         if text is None:
             return self.program()
         from veenv.kernel.cpu import records  # it loads llvmlite

@@ -1,4 +1,4 @@
-"""The scalar operations of kernels: one record each, with its form in every backend.
+"""The scalar operations of kernels: a NumPy function, and text for LLVM and C, for each.
 
 A function of libm needs its name and NumPy's function: `_function` adds it.  An elementwise
 primitive of JAX whose name is an operation's is that operation (see
@@ -35,7 +35,7 @@ SHARED = max(0, WEIGHTS["sin"] + WEIGHTS["cos"] - WEIGHTS["sincos"])
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A scalar operation."""
+    """A scalar operation: its NumPy function, its text in LLVM and C, its weight."""
 
     name: str  # as in `veenv.kernel.scalar_program`; of a function its name in libm
     numpy: Callable[..., Any]  # it on NumPy scalars or arrays of its arguments' dtype

@@ -1,4 +1,4 @@
-"""The cheapest known order of a built-in task."""
+"""The cheapest shipped order of a built-in task, as an `Order`, under a cost model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veenv.orders.shipped import best_for
 
 
 def best_order(name: str, cost: CostModel = "multiplications") -> Order:
-    """Returns the cheapest known order of a built-in task.
+    """Returns the cheapest shipped `Order` of a built-in task: its ids, counts and finder.
 
     Args:
       name: name of the task, as `veenv.tasks.get` takes it.

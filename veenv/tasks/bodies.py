@@ -1,4 +1,4 @@
-"""Bodies in motion, coordinate by coordinate: robots, cars, planets, light, atoms and chains.
+"""Bodies in motion, coordinate by coordinate: robots, cars, planets, black holes, atoms and chains.
 
 Sources: R. Mahony, V. Kumar, P. Corke, "Multirotor aerial vehicles", IEEE Robot. Autom. Mag. 19
 (2012) 20; J. Luh, M. Walker, R. Paul, "On-line computational scheme for mechanical manipulators",
@@ -225,7 +225,7 @@ CAR, SPIN, FRONT, REAR = 1500.0, 2600.0, 1.2, 1.5
 
 
 def car_step(*x: Scalar) -> Vector:
-    """One step of a car on two wheels: place, heading, velocity, turn; steering, push; tyres."""
+    """One step of a car with an axle as one wheel: place, heading, velocity, turn; push; tyres."""
     steer, push, stiff, shape, peak = x[6:]
     cos_steer, sin_steer = jnp.cos(steer), jnp.sin(steer)
 

@@ -19,7 +19,7 @@ def check_order(
     argnums: int | tuple[int, ...] = 0,
     points: int = 3,
 ) -> None:
-    """Verifies an order: its Jacobian by JAX's two modes, its cost by four counts.
+    """Raises AssertionError unless an order's Jacobian is JAX's and its four counts agree.
 
     Args:
       order: the order, or vertex ids.

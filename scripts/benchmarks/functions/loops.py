@@ -92,7 +92,7 @@ def inertial(bias: Array, rates: Array, forces: Array) -> Array:
 
 @LOOPS.add(_normal(9), _normal(3), _normal(100), argnums=(0, 1))
 def hidden_markov(moves: Array, means: Array, seen: Array) -> Array:
-    """The likelihood of 100 readings under a Markov model of three states, by its parameters."""
+    """The log-likelihood, but for a constant, of 100 readings under a Markov model."""
     move = jax.nn.softmax(moves.reshape(3, 3))
 
     def step(c: tuple[Array, Array], y: Array) -> tuple[tuple[Array, Array], None]:

@@ -1,4 +1,4 @@
-"""Minimum-weight vertex cuts that separate two ends of a graph."""
+"""The weight of the lightest vertex cut between two sets of nodes, which may be in the cut."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from veenv.graph.graph import Graph
-from veenv.graph.identity import text_of_jaxpr
+from veenv.graph.identity import digest_of_jaxpr
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
@@ -251,7 +251,7 @@ class Tuning:
         """Returns a step's program as a canonical text; empty where it has none."""
         try:
             step = self._point.function(self._made(form))
-            return text_of_jaxpr(jax.make_jaxpr(step)(*self._point.values(None, 0))) or ""
+            return digest_of_jaxpr(jax.make_jaxpr(step)(*self._point.values(None, 0))) or ""
         except Exception:  # of the user's function: it is raised where the form is compiled
             return ""
 
