@@ -82,11 +82,11 @@ def fit(
     """Measures and fits what programs and operations take, in float32; yields the tables.
 
     `prices` measures JAX's two modes and `jacve` under two orders, by XLA and as one kernel, and
-    fits the numbers of `veenv/kernel/price.py`, which are copied there by hand, by relative
-    errors; what the measurements leave open stays as it was. Measurements are kept: a later run replaces those of the same function, form
-    and batch. `weights` measures divisions and functions within programs of multiplications and
-    additions on one core, as the difference that twenty-four of them make. The unit is what one
-    multiplication more takes there. Weights are medians, rounded.
+    fits the numbers of `veenv/kernel/price.py`, which are copied there by hand, by relative errors;
+    what the measurements leave open stays as it was. Measurements are kept: a later run replaces
+    those of the same function, form and batch. `weights` measures divisions and functions within
+    programs of multiplications and additions on one core, as the difference that twenty-four of
+    them make. The unit is what one multiplication more takes there. Weights are medians, rounded.
 
     Args:
         parts: what is fitted.
