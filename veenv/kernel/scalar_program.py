@@ -110,7 +110,7 @@ class CannotFuseError(ValueError):
 
     def __init__(self, reason: str, primitive: str = "", source: str = ""):
         where = f" ({source})" if source else ""
-        super().__init__(f"{reason}{where}; see errors.html#cannotfuseerror")
+        super().__init__(f"{reason}{where}; see errors.html#{type(self).__name__.lower()}")
         self.reason = reason
         self.primitive = primitive
         self.source = source
