@@ -73,7 +73,10 @@ def canvas(width: float, height: float) -> Figure:
 
     settings: Any = rcParams
     inked = "text.color axes.labelcolor axes.edgecolor xtick.color ytick.color".split()
-    settings.update(dict.fromkeys(inked, INK) | {"svg.hashsalt": "veenv", "font.size": 9})
+    settings.update(
+        dict.fromkeys(inked, INK)
+        | {"svg.hashsalt": "veenv", "font.size": 9, "legend.frameon": False}
+    )
     settings.update({"axes.spines.top": False, "axes.spines.right": False})
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0)
@@ -138,7 +141,7 @@ def bars(panel: Axes, label: str, series: Mapping[str, Mapping[str, float]]) -> 
     panel.axvline(1, color=INK, lw=1)
     panel.set_xlabel(label, fontsize=8)
     if len(series) > 1:
-        panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.88))
+        panel.legend(fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.88))
 
 
 def counts() -> dict[str, tuple[int, int | None, int]]:
@@ -176,7 +179,7 @@ def gains(path: Path) -> None:
         right.bar_label(drawn, [f"{row[k]:,}" for row in known.values()], rotation=90, padding=2)
     right.set_xticks(range(len(rows)), list(PUBLISHED.values()))
     right.set(ylim=(0, 1.9), yticks=[0, 0.5, 1], ylabel="multiplications /\nreverse mode")
-    right.legend(frameon=False, loc="upper right", ncols=2, columnspacing=1)
+    right.legend(loc="upper right", ncols=2, columnspacing=1)
     save(figure, path)
 
 
@@ -320,7 +323,7 @@ def systems(path: Path) -> None:
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("rows (dotted: float64)", fontsize=8)
     panels[0].set_ylabel("time / XLA's time", fontsize=8)
-    panels[-1].legend(title="points", frameon=False, fontsize=8, title_fontsize=8)
+    panels[-1].legend(title="points", fontsize=8, title_fontsize=8)
     save(figure, path)
 
 
@@ -354,7 +357,7 @@ def realistic(path: Path) -> None:
         panel.set(xscale="log", title=f"batch {size}", ylim=(len(names) - 0.5, -0.5))
         panel.set_xlabel(TO_FASTER, fontsize=8)
         panel.set_yticks(range(len(names)), names if size == sizes[0] else [], fontsize=7.5)
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.axes[0].legend(fontsize=8)
     save(figure, path)
 
 
