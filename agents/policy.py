@@ -1,4 +1,4 @@
-"""The pretrained policy as a method of `veenv.search`: plays any graph without learning from it.
+"""The pretrained policy, a small network, as a method of `veenv.search`: plays without learning.
 
 Greedy games by a score that a small network was trained to give
 (`veenv.search.heuristic.learned`): it sees the surroundings of a vertex only, so a game takes about

@@ -1,4 +1,4 @@
-"""Limits and thresholds of the package, each once and with its reason.
+"""Limits that several modules share or users meet, each once and with its reason.
 
 Weights of the price model are in `veenv/kernel/price.py`; properties of formats and machines stand
 beside what has them.

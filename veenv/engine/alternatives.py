@@ -1,7 +1,7 @@
 """Lists alternatives to the requested elimination: other orders, and JAX's modes.
 
 In: a `Linearisation`, an order and a `Request`. Out: orders and `JaxMode`s that return the same
-values and may well be faster. Each of them is traced and priced, so unlikely ones are left out.
+values and may well be faster. Each will be traced and priced, so unlikely ones are left out here.
 
 An elimination leaves out what is known to be zero. A mode multiplies by it: reverse mode the zeros
 that a mask lets through, forward mode the zeros of its seeds. Results are equal as long as all

@@ -1,4 +1,4 @@
-"""Computes Jacobians of Equinox modules, and compares pytrees."""
+"""Jacobians by the arrays of an Equinox module, and a comparison of pytrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decomposes JAX's sparse matrix operations into gathers, products and scatters.
+"""Decomposes products with JAX's sparse matrices into gathers, products and scatters.
 
 JAX has a primitive for each (`BCOO`, `BCSR`), of which derivatives and places are not told; in
 others an entry of the matrix is seen to be a factor between two places.
@@ -24,9 +24,9 @@ _WRITTEN = {
 
 
 def written_out(eqn: Any) -> Any | None:
-    """Returns the jaxpr of an operation on a sparse matrix; None for other equations.
+    """Returns the jaxpr of a product with a sparse matrix, or of its dense form; None for the rest.
 
-    So of products of matrices that are batches or have dense axes.
+    None, too, where the matrix is a batch or has dense axes.
     """
     name = eqn.primitive.name
     if name in _WRITTEN:

@@ -202,7 +202,7 @@ def adds(name: str) -> bool:
 
 
 def takes(name: str) -> bool:
-    """Returns whether a primitive reads each entry from one operand, by indices."""
+    """Returns whether a primitive only moves entries by indices: a gather, or a scatter."""
     known = facts(name)
     return known.form == "take" or (known.form == "put" and known.combine in (None, "add"))
 

@@ -19,7 +19,7 @@ Axes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class RandomOp:
-    """One kind of equation.
+    """One kind of equation: its function in JAX, the same in NumPy, its partial derivatives.
 
     Attributes:
       run: the JAX function of the operands and the instruction's constant.
