@@ -52,11 +52,6 @@ def chain_graph() -> Graph:
 
 
 @pytest.fixture(scope="session")
-def wide_task(wide_graph: Graph) -> TaskDistribution:
-    return TaskDistribution.of({"wide": wide_graph}, normalise=True)
-
-
-@pytest.fixture(scope="session")
 def both(wide_graph: Graph, chain_graph: Graph) -> TaskDistribution:
     graphs = {"wide": wide_graph, "chain": chain_graph}
     return TaskDistribution.of(graphs, normalise=True)

@@ -9,19 +9,13 @@ import pytest
 
 from tests.kernel.test_loops import assert_equal, num_loops
 from tests.kernel.test_rerolling import assert_loops, normal
-from veenv.kernel.building import builder, loops
+from tests.kernel.test_rerolling import loops_are_tried as loops_are_tried
+from veenv.kernel.building import builder
 from veenv.kernel.fusing import fuse
 
 pytestmark = pytest.mark.usefixtures("x64")
 assert_allclose = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
 RNG = np.random.default_rng(5)
-
-
-@pytest.fixture(autouse=True)
-def loops_are_tried(monkeypatch):
-    monkeypatch.setattr(loops, "SHORT", 0)
-    with jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def products(m):

@@ -31,8 +31,7 @@ def normal(*shape):
 def assert_loops(f, *args, at_least=1, **options):
     """The function's axes are loops, and compute what XLA does."""
     with pytest.MonkeyPatch.context() as patch:
-        rolled = functools.partial(unrolling._program, batches=True)
-        patch.setattr(unrolling, "_program", rolled)
+        patch.setattr(unrolling, "_program", functools.partial(unrolling._program, batches=True))
         program = assert_equal(f, *args, **options)
     assert num_loops(program) >= at_least
     return program
