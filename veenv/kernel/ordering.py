@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veenv.kernel.scalar_program import Leaf, Loop, Op, ScalarProgram, made, remembered
+from veenv.kernel.scalar_program import FREE, Leaf, Loop, Op, ScalarProgram, made, remembered
 
 _LAZY = frozenset({"view", "entry"})
 """What is read where it is needed."""
@@ -118,7 +118,9 @@ def needed(
 ) -> ScalarProgram:
     """The operations that the results need, those without arguments first.
 
-    They run as traced; where something is written in an array, what reads the array comes first.
+    They run as traced, or each result with what it needs, one after the other: the order that
+    leaves fewer values waiting, which else exceed the registers. Where something is written in an
+    array, what reads the array comes first.
     """
     roots = [i for ids in results for i in ids]
     ops, used = _trimmed(ops, roots)
@@ -212,8 +214,14 @@ def _arranged(
 ) -> tuple[ScalarProgram, int]:
     """The program of operations that are used, and how many of them `first` needs; those lead."""
     every = [i for i, flag in enumerate(used) if flag]
-    writes = any(replacing(ops[i]) for i in every)
-    best = reads_first(ops, every) if writes else every
+    deep = depth_first(ops, [*first, *(i for ids in results for i in ids)])
+    free = [i for i in every if ops[i].name in FREE]
+    args = np.array([a for i in every for a in ops[i].args], np.int64)
+    users = np.array([i for i in every for _ in ops[i].args], np.int64)
+    computed = np.isin(args, free, invert=True)
+    best = min((every, deep), key=lambda order: _waiting(order, users[computed], args[computed]))
+    if any(replacing(ops[i]) for i in every):
+        best = reads_first(ops, best)
     early = set(depth_first(ops, first))
     best = [*(i for i in best if i in early), *(i for i in best if i not in early)]
     parts: dict[int, list[int]] = {}
@@ -263,3 +271,16 @@ def depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
                 stack.append(~i)
                 stack += [a for a in reversed(ops[i].args) if not seen[a]]
     return order
+
+
+def _waiting(order: Sequence[int], users: np.ndarray, args: np.ndarray) -> int:
+    """Counts for how many operations values wait until their last use, all together.
+
+    `users` and `args` are, for each use of a value, the operation that needs it and that of it.
+    """
+    place = np.zeros(max(order, default=0) + 1, np.int64)
+    place[order] = np.arange(len(order))
+    last = np.zeros_like(place)
+    np.maximum.at(last, args, place[users])
+    used = np.flatnonzero(last)
+    return int((last[used] - place[used]).sum())

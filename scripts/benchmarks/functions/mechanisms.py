@@ -159,6 +159,10 @@ MECHANISMS: dict[str, Mechanism] = {
         {"veenv.kernel.cpu.trigonometry:Trigonometry.value": lambda self, name, dtype, x, needed: (
             self._to.call(name, dtype, [x]))},
     ),
+    "order for registers": Mechanism(
+        (_KERNEL + "ordering.py:_waiting",), (), _COMPILED,
+        {"veenv.kernel.ordering:_waiting": lambda order, users, args: 0},
+    ),
     "loop tables": Mechanism(
         (_KERNEL + "building/loop_tables.py",), ("tests/kernel/test_loop_tables.py",), _COMPILED,
         {"veenv.kernel.building.loop_tables:tables": lambda *args: ({}, {})},
