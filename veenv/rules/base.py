@@ -160,10 +160,15 @@ def defelemental(primitive: Any, rule: Rule) -> None:
     """
     if not callable(rule):
         raise TypeError(f"rule must be a function of a Site, got {rule!r}")
+    _RULES[primitive_name(primitive)] = rule
+
+
+def primitive_name(primitive: Any) -> str:
+    """Returns the name of a JAX primitive, or a name as it is; raises TypeError for others."""
     name = getattr(primitive, "name", primitive)
     if not isinstance(name, str):
         raise TypeError(f"primitive must be a JAX primitive or its name, got {primitive!r}")
-    _RULES[name] = rule
+    return name
 
 
 def find(name: str) -> Rule | None:

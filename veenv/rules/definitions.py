@@ -22,7 +22,7 @@ from jax.interpreters import ad
 from veenv import _compat, limits
 from veenv.linear.linear_map import Same
 from veenv.rules import walk
-from veenv.rules.base import find, is_differentiable
+from veenv.rules.base import find, is_differentiable, primitive_name
 from veenv.rules.table import TABLE, facts
 
 Definition = Callable[..., Any]
@@ -61,10 +61,7 @@ def register_rule(primitive: Any, meaning: Definition) -> None:
     """
     if not callable(meaning):
         raise TypeError(f"meaning must be a function of the operands, got {meaning!r}")
-    name = getattr(primitive, "name", primitive)
-    if not isinstance(name, str):
-        raise TypeError(f"primitive must be a JAX primitive or its name, got {primitive!r}")
-    _DEFINITIONS[name] = meaning
+    _DEFINITIONS[primitive_name(primitive)] = meaning
     _traced.cache_clear()
 
 
