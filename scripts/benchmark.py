@@ -40,7 +40,7 @@ BENCHMARKS = {
         ("ablations", "ablations", "what each mechanism of engine and kernel wins",
          "--only 'lax.map as a batch' --minutes 0.01"),
         ("agents", "agents", "PPO on tasks with several seeds",
-         "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
+         "--parts training time --task Robertson --seeds 1 --steps 200 --anneal 1s"),
         ("devices", "devices", "programs for accelerators, compiled or timed",
          "--parts jacobians rollouts --small"),
         ("env", "env", "random play, with observations, other interfaces, growing graphs",
@@ -53,7 +53,8 @@ BENCHMARKS = {
          "--parts steps systems --step 'implicit Euler, kinetics' --matrices solve --size 4 12 "
          "--batch 64 --seconds 0.2"),
         ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
-         "--parts xla kernel orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5"),
+         "--parts xla kernel orders runtimes --task RobotArm_6DOF --batch 64 --repeats 5 "
+         "--seconds 0.5"),
         ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
          None),
         ("realistic", "realistic", "thirty functions that people differentiate",

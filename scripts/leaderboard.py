@@ -1,474 +1,409 @@
-"""Proves the orders of docs/leaderboard and writes docs/leaderboard.md.
-
-    python scripts/leaderboard.py
-
-Each file ``docs/leaderboard/NAME.json`` is an order file; ``entries.toml`` next to it says under
-``[NAME]`` who found it and in how many seconds on what machine. An order is listed only if it
-passes what scripts/validate.py checks; exit code 1 if one does not, 2 if a file is missing.
-Each file ``docs/leaderboard/policies/NAME.json`` is what `veenv.evaluate` found on a named set, and
-each file ``docs/leaderboard/learners/NAME.json`` a row that scripts/learners.py made. The orders of
-all their seeds are counted again, as are the classical ones: what is not counted has no figures.
-"""
+"""Makes, checks and draws the leaderboard: ``python scripts/leaderboard.py --help``."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # a checkout is not installed
 
 from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
-import re
-import sys
-import tomllib
-from collections.abc import Sequence
-from math import fsum, inf
-from pathlib import Path
+import json
+import os
+import platform
+import queue
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import jax
-import numpy as np
 import tyro
 
-import veenv
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
-
-from scripts.learners import PARTLY, evaluation_of, start_of
-from veenv.agents.config.args import printable
-from veenv.env import random_action
-from veenv.env.factory import task_graph
-from veenv.env.task_set import graphs_of
-from veenv.graph.graph import Graph
-from veenv.measure.validation import validate
-from veenv.orders.documents import parse_object, write_section
-from veenv.orders.order import Order, fingerprint
-from veenv.orders.shipped import shipped_orders
-from veenv.search.evaluation import Evaluation, Row, Summary
-from veenv.tasks.evaluation_sets import (
-    BUDGETS,
-    CANDIDATES,
-    compared_sets,
-    drawn_from,
-    evaluation_set,
-    set_names,
+from scripts.benchmarks.methods import resolved
+from scripts.benchmarks.runs import (
+    CORE,
+    PATIENCE,
+    PROCESSES,
+    START,
+    Job,
+    Run,
+    graph_of,
+    jobs_of,
+    latest,
+    run_apart,
 )
+from scripts.docs import leaderboard as page
+from scripts.docs.leaderboard import Document, Function, Protocol
+from veenv.agents.config.args import printable
+from veenv.env.rewards import classical_costs
+from veenv.orders.documents import file_name, parse_object, write_text
+from veenv.orders.fields import read_field
+from veenv.orders.order import fingerprint
+from veenv.search.api import search
+from veenv.search.heuristic.greedy_rules import greedy
+from veenv.search.problem import prepare
+from veenv.tasks.evaluation_sets import FIXED
 
-ROOT = Path(__file__).parents[1]
-
-PUBLISHED = {
-    "RoeFlux_1d": {"AlphaZero, published": (320, 342, 6)},
-    "HumanHeartDipole": {"AlphaZero, published": (148, 156, ""), "PPO, published": (161, 167, "")},
+FOLDER = ROOT / "docs" / "leaderboard"
+FASTEST = 2.5e7
+"""Eliminations a second of the fastest method known on one core, annealing (orders times vertices);
+a file that says more than ten times as many is refused."""
+ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
 }
-"""Least and largest count of published runs, and how many if known (Lohoff & Neftci 2024)."""
-
-NOT_COUNTED = "not counted"
-"""In place of the figures of a file without orders, or of graphs of another version of JAX."""
-
-PART = " functions"
-"""What the name of an evaluation ends with that lacks functions which are in the set today."""
+"""Environment of a run: one thread, and no program that another run has compiled."""
+WARM_UP, WARM_UP_ORDERS = ("RoeFlux_1d", "Encoder"), 1000
+"""Functions, of scalars and of arrays, that are searched before the runs, and how many orders of
+each: it compiles the kernels of searches, which are the same for all functions and stay on disk.
+A search of a function whose best order is proved would end too early."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Proves the submitted orders and writes the leaderboard."""
+    """Writes the tables and pictures of docs/leaderboard from its file of runs.
 
-    folder: Path = ROOT / "docs" / "leaderboard"
-    """Folder of the order files and of entries.toml."""
-    docs: Path = ROOT / "docs" / "leaderboard.md"
-    """Page to write the table into, between ``<!-- leaderboard: begin -->`` and end."""
-    baselines: bool = False
-    """Play random moves, the greedy rules, the shipped policy and annealing again on every test set
-    but those of learners, with five seeds, and write their files (three minutes)."""
-    points: int = 3
-    """Points at which Jacobians are compared; 0 counts the orders only."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One row.
-
-    Attributes:
-      task: name of the task.
-      count: its multiplications.
-      method: how the order was found.
-      by: who found it.
-      seconds: how long it took; None if that is not known.
-      machine: on what.
+    Raises:
+      ValueError: a number is not positive, or a trial would write into docs/leaderboard.
     """
 
-    task: str
-    count: int
-    method: str
-    by: str
-    seconds: float | None = None
-    machine: str = ""
+    refresh: bool = False
+    """Make all rows anew on this machine, two runs at a time, each on a core of its own (two
+    hours). The same command again goes on where it was killed."""
+    check: bool = False
+    """Count every order again and check what a file says, without writing (a minute)."""
+    method: str = ""
+    """Run a method on `core`, ``FILE.py:FUNCTION`` or one of ours, and write its row as
+    *reported*. The function takes a graph, a seed, a number of seconds and report(eliminations,
+    cost), and returns vertex ids."""
+    seconds: float = 60.0
+    """Budget of a run, compilation included."""
+    seeds: int = 3
+    """Seeds of a method that is random."""
+    functions: tuple[str, ...] = ()
+    """Functions to play instead of both sets, for a trial in another folder."""
+    folder: Path = FOLDER
+    """Folder of the file of runs and of reported rows."""
+    docs: Path | None = None
+    """Folder of the page and the pictures; by default they are written for docs/leaderboard
+    only."""
+
+    def __post_init__(self) -> None:
+        """Checks the numbers and the folder."""
+        if not self.seconds > 0 or not 1 <= self.seeds <= page.MOST_SEEDS:
+            raise ValueError(
+                f"expected positive seconds and at most {page.MOST_SEEDS} seeds, got "
+                f"{self.seconds:g} and {self.seeds}"
+            )
+        if self.functions and self.official:
+            raise ValueError("a trial with --functions needs another --folder")
+
+    @property
+    def official(self) -> bool:
+        """True for the folder that the page is made of."""
+        return self.folder.resolve() == FOLDER
+
+    @property
+    def runs(self) -> Path:
+        """The file of runs."""
+        return self.folder / "runs.json"
 
 
 def main(config: Config) -> int:
-    """Proves, writes and returns the exit code."""
+    """Does what the options say; returns the exit code."""
     try:
-        if config.baselines:
-            play_baselines(config.folder / "policies")
-        entries = [*shipped_entries(), *read_entries(config.folder, config.points)]
-        policies = read_policies(config.folder / "policies")
-        write_section(config.docs, "leaderboard", table(entries))
-        learners = read_learners(config.folder / "learners")
-        write_section(config.docs, "policies", policy_table(policies))
-        write_section(config.docs, "learners", learner_table(learners))
-        write_section(config.docs, "pairs", paired_table(learners))
-        write_section(config.docs, "hard", by_task([x for x in learners if x.tasks == "hard"]))
+        if config.method:
+            play_method(config)
+        if config.refresh:
+            refresh(config)
+        if config.method and not config.runs.exists():
+            return 0  # a trial of one method has no table
+        document = whole_document(config)
+        check(document)
+        docs = config.docs or (page.DOCS if config.official else None)
+        if docs is not None and not config.check:
+            page.write(document, docs)
     except RuntimeError as error:
         print(printable(f"error: {error}"), file=sys.stderr)
         return 1
     except (ValueError, OSError) as error:
         print(printable(f"error: {error}"), file=sys.stderr)
         return 2
-    print(f"{len(entries)} orders: {config.docs}")
+    print(f"{len(document.runs)} runs are right: {config.runs}")
     return 0
 
 
-def read_entries(folder: Path, points: int) -> list[Entry]:
-    """The submitted orders, each proved at so many points.
+def wanted(config: Config) -> list[tuple[str, str]]:
+    """Lists the sets and functions to play."""
+    if config.functions:
+        return [(CORE, function) for function in config.functions]
+    return [(chosen, function) for chosen, functions in FIXED.items() for function in functions]
+
+
+def refresh(config: Config) -> None:
+    """Makes every run that the file of this refresh does not have yet, then writes the document.
 
     Raises:
-      RuntimeError: an order does not pass.
-      ValueError: a file is no order file, or there is no word about it in entries.toml.
-      OSError: a file cannot be read.
+      RuntimeError: as `check`; the file of this refresh stays.
+      ValueError: the file of an interrupted refresh is of another machine, version or budget.
     """
-    words = tomllib.loads((folder / "entries.toml").read_text(encoding="utf-8"))
-    files = {path.stem: path for path in sorted(folder.glob("*.json"))}
-    if words.keys() != files.keys():
-        raise ValueError(f"entries.toml names {sorted(words)}, the folder has {sorted(files)}")
-    entries = []
-    for name, path in files.items():
-        order, word = Order.load(path), _checked(name, words[name])
-        task = veenv.tasks.get(order.name)
-        if points:
-            report = validate(order, task, points=points, rounds=0)
-            if not report.passed:
-                raise RuntimeError(f"{path.name}: {'; '.join(report.problems)}")
-        graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-        count = graph.cost(order.ids_for(graph))
-        entries.append(Entry(task.name, count, order.found_by, **word))
-    return entries
-
-
-def _checked(name: str, word: Any) -> dict[str, Any]:
-    """Checks and returns what entries.toml says about an order.
-
-    Raises:
-      ValueError: a field is missing or of another kind.
-    """
-    for field, kind in {"by": str, "seconds": int | float, "machine": str}.items():
-        value = word.get(field) if isinstance(word, dict) else None
-        if not isinstance(value, kind) or isinstance(value, bool) or value in (inf, -inf):
-            raise ValueError(f"entries.toml: {field} of [{name}] is {value!r:.60}")
-    return {field: word[field] for field in ("by", "seconds", "machine")}
-
-
-def shipped_entries() -> list[Entry]:
-    """The orders that come with the package, the best of each task; proved by validate.py."""
-    best: dict[str, Entry] = {}
-    for order in shipped_orders():
-        entry = Entry(order.name, order.counts["multiplications"], order.found_by, "shipped")
-        if order.name not in best or entry.count < best[order.name].count:
-            best[order.name] = entry
-    return [best[name] for name in veenv.tasks.list() if name in best]
-
-
-def table(entries: Sequence[Entry]) -> str:
-    """The entries as Markdown, by task, the cheapest first."""
-    rows = ["| task | multiplications | method | by | seconds | machine |"]
-    rows.append("| --- | --- | --- | --- | --- | --- |")
-    names = list(dict.fromkeys(entry.task for entry in entries))
-    for entry in sorted(entries, key=lambda e: (names.index(e.task), e.count)):
-        seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
-        cells = entry.task, f"{entry.count:,}", entry.method, entry.by, seconds, entry.machine
-        rows.append(f"| {' | '.join(map(escaped, cells))} |")
-    return "\n".join(rows)
-
-
-def play_baselines(folder: Path) -> None:
-    """Evaluates what every policy is compared with, and writes the files.
-
-    Raises:
-      OSError: a file cannot be written.
-    """
-
-    def at_random(key: Any, seen: Any, mask: Any) -> Any:
-        return random_action(key, mask)
-
-    ways: dict[str, tuple[Any, dict[str, Any]]] = {
-        "random": (at_random, {"samples": 32, "seed": range(5), "name": "random play"}),
-        "markowitz": ("markowitz", {}),
-        "cost": ("cost", {"name": "cheapest vertex first"}),
-        "policy": (
-            "policy-32",
-            {"seed": range(5), "budget": "60s", "name": "shipped policy, 32 games"},
-        ),
-        "anneal": (
-            "anneal",
-            {"seed": range(5), "budget": 20_000, "name": "annealing, 20,000 orders"},
-        ),
+    protocol = protocol_of(config)
+    functions = tuple(_function(chosen, name) for chosen, name in wanted(config))
+    part = config.folder / "runs.part.jsonl"
+    head = {
+        "commit": _commit(),
+        "protocol": dataclasses.asdict(protocol),
+        "functions": [dataclasses.asdict(function) for function in functions],
     }
-    for chosen in compared_sets():
-        if chosen in BUDGETS:  # those are for learners
-            continue
-        for kind, (policy, options) in ways.items():
-            veenv.evaluate(policy, chosen, **options).save(folder / f"{kind}-{chosen}.json")
-
-
-def read_policies(folder: Path) -> list[Evaluation]:
-    """The evaluations on named sets, counted; those that cannot be counted here are last.
-
-    Raises:
-      RuntimeError: an order does not cost what its row says, or the graphs are others.
-      ValueError: a file is no evaluation of a whole named set.
-      OSError: a file cannot be read.
-    """
-    rows = counted([Evaluation.load(path) for path in sorted(folder.glob("*.json"))])
-    middles = {id(one): x.middle for one in rows if (x := one.compared("classical")) is not None}
-    return sorted(rows, key=lambda one: (one.tasks, middles.get(id(one), inf)))
-
-
-def read_learners(folder: Path) -> list[Evaluation]:
-    """The rows of learners, single tasks first, as `read_policies` has them.
-
-    Rows whose first seed is not through yet are left out.
-
-    Raises:
-      RuntimeError: an order does not cost what its row says, or the graphs are others.
-      ValueError: a file is no row.
-      OSError: a file cannot be read.
-    """
-    paths = sorted(folder.glob("*.json"))
-    rows = [evaluation_of(parse_object(path.read_bytes())) for path in paths]
-    evaluations = counted([row for row in rows if row is not None])
-
-    def place(one: Evaluation) -> tuple[Any, ...]:
-        partly = one.policy.endswith((PARTLY, PART))
-        return one.tasks in set_names(), one.tasks, _start(one), partly, _mean(one)
-
-    return sorted(evaluations, key=place)
-
-
-def counted(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Counts the order of each task and seed; classical costs and references are made here, too.
-
-    Raises:
-      RuntimeError: an order does not cost what its row says, or the graphs are others.
-      ValueError: what was played has no name, or the rows are not those of all its tasks and seeds.
-    """
-    graphs: dict[str, dict[str, Graph]] = {
-        name: graphs_of(evaluation_set(name), "multiplications")
-        if name in set_names()
-        else {name: task_graph(name)}
-        for name in {one.tasks for one in evaluations}
-    }
-    return [_counted(one, graphs[one.tasks]) for one in evaluations]
-
-
-def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
-    """One evaluation, as `counted`; without rows if it has no orders or another JAX made it."""
-    number, title = len(one.seeds), f"{one.policy} on {one.tasks}"
-    if one.cost != "multiplications":
-        raise ValueError(f"{title}: expected costs in multiplications, got {one.cost}")
-    one = _of_today(one, graphs)
-    if not 0 < number == len({*one.seeds}):
-        raise ValueError(f"{title}: expected different seeds")
-    rows: list[Row] = []
-    for row in one.rows:
-        name, graph = row.task, graphs[row.task]
-        if {len(row.costs), len(row.orders)} != {number}:
-            raise ValueError(f"{title}: {name}: expected {number} costs and orders, one a seed")
-        if fingerprint(graph) != row.fingerprint:
-            if one.jax == jax.__version__:
-                raise RuntimeError(f"{one.policy} on {name}: another graph")
-            return dataclasses.replace(one, rows=())  # another version of JAX traces it otherwise
-        if graph.eliminable and () in row.orders:
-            return dataclasses.replace(one, rows=())
-        try:
-            rows.append(row.recounted(graph, one.cost))
-        except ValueError as error:
-            raise RuntimeError(f"{one.policy} on {error}") from error
-    return dataclasses.replace(one, rows=tuple(rows))
-
-
-def _of_today(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
-    """The rows of the functions that are in the set today; a name of less than all of them says so.
-
-    Raises:
-      ValueError: a row is of a function that was never in the set, or there is none, or two of one.
-    """
-    rows_by_name = {row.task: row for row in one.rows}
-    for name in rows_by_name.keys() - graphs.keys():
-        if name not in CANDIDATES.get(one.tasks, ()) and not (
-            drawn_from(name) and name.startswith(f"{one.tasks} ")
-        ):
-            raise ValueError(
-                f"{one.policy} on {one.tasks}: {name!r:.60} is no function of this set"
-            )
-    rows = tuple(rows_by_name[name] for name in graphs if name in rows_by_name)
-    if not rows or len(rows_by_name) < len(one.rows):
-        raise ValueError(f"{one.policy} on {one.tasks}: expected one row for each function")
-    part = f", {len(rows)} of {len(graphs)}{PART}" if len(rows) < len(graphs) else ""
-    return dataclasses.replace(one, policy=one.policy + part, rows=rows)
-
-
-def policy_table(evaluations: Sequence[Evaluation]) -> str:
-    """The evaluations as Markdown, by set, the cheapest first."""
-    rows = [
-        "| set | to the best classical order | policy | to the reference | below classical, % "
-        "| played |",
-        "| --- | --- | --- | --- | ---: | --- |",
-    ]
-    for one in evaluations:
-        classical, known = one.compared("classical"), one.compared("reference")
-        if classical is None:
-            cells = one.tasks, NOT_COUNTED, one.policy, "", "", ""
-        else:
-            ratios, to_reference = (
-                "" if x is None else _ratio(x, len(one.seeds)) for x in (classical, known)
-            )
-            seconds = sum(row.seconds for row in one.rows)
-            seeds = f"{len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}"
-            played = f"{one.budget or one.samples}, {seeds}, {seconds:,.0f} s"
-            below = f"{100 * classical.below:.0f}"
-            cells = one.tasks, ratios, one.policy, to_reference, below, played
-        rows.append(f"| {' | '.join(map(escaped, cells))} |")
-    return "\n".join(rows)
-
-
-def learner_table(evaluations: Sequence[Evaluation]) -> str:
-    """Rows of learners as Markdown: costs on a task, ratios to the best classical orders on a set.
-
-    Published results of a task come first.
-    """
-    rows = [
-        "| played | start | learner | mean | interquartile mean | worst | to the reference "
-        "| budget | seeds | steps of a seed | seconds of a seed |",
-        "| --- | --- | --- | ---: | --- | ---: | --- | --- | ---: | ---: | ---: |",
-    ]
-    titles = list(dict.fromkeys(one.tasks for one in evaluations))
-    for title in titles:
-        for learner, (least, most, seeds) in PUBLISHED.get(title, {}).items():
-            cells = f"{title} | nothing | {learner} |  | {least} to {most}"
-            rows.append(f"| {cells} |  |  |  | {seeds} |  |  |")
-        for one in (one for one in evaluations if one.tasks == title):
-            compared, to_reference = one.compared("classical"), one.compared("reference")
-            if compared is None:
-                cells = title, _start(one), one.policy, NOT_COUNTED, "", "", "", one.budget or ""
-                cells = *cells, "", "", ""
-                rows.append(f"| {' | '.join(map(escaped, cells))} |")
-                continue
-            scale, digits = (one.rows[0].classical, 1) if len(one.rows) == 1 else (1, 3)
-            middle, low, high, mean, worst = (
-                f"{scale * x:,.{digits}f}"
-                for x in (
-                    compared.middle,
-                    compared.low,
-                    compared.high,
-                    _mean(one),
-                    _ratios(one).max(),
+    done, before = _resumed(part, head)
+    began, jobs, starts = time.monotonic() - before, jobs_of(wanted(config), config.seeds), []
+    cores = _cores(2)
+    for function in WARM_UP:
+        search(function, "auto", budget=WARM_UP_ORDERS)
+    with part.open("a", encoding="utf-8") as file:
+        for alone in (False, True):
+            left = [job for job in jobs if job.alone == alone and job not in done]
+            for run, start in _made(left, cores[:1] if alone else cores, config.seconds):
+                wall = round(time.monotonic() - began, 1)
+                file.write(json.dumps({"wall": wall, **dataclasses.asdict(run)}) + "\n")
+                file.flush()
+                done[run.job] = run
+                starts.append(start)
+                rest = [
+                    (sum(starts) / len(starts) + job.timed * job.budget(config.seconds))
+                    / (1 if job.alone else len(cores))
+                    for job in jobs
+                    if job not in done
+                ]
+                print(
+                    f"{len(done)} of {len(jobs)}, {sum(rest) / 60:.0f} minutes left: {run}: "
+                    f"{run.failure or run.cost}",
+                    flush=True,
                 )
-            )
-            number = len(one.seeds)
-            steps, seconds = (
-                f"{fsum(getattr(row, name) for row in one.rows) / number:,.0f}"
-                for name in ("steps", "seconds")
-            )
-            known = "" if to_reference is None else f"{to_reference.middle:.3f}"
-            whole = f"{middle} ({low} to {high})" if number > 1 else middle
-            cells = title, _start(one), one.policy, mean, whole, worst, known
-            cells = *cells, one.budget or "", f"{number}", steps, seconds
-            rows.append(f"| {' | '.join(map(escaped, cells))} |")
-    return "\n".join(rows)
+    hours = round((time.monotonic() - began) / 3600, 3)
+    protocol = dataclasses.replace(protocol, date=time.strftime("%Y-%m-%d"), hours=hours)
+    document = Document(protocol, functions, tuple(done[job] for job in jobs)).complete()
+    check(document)
+    write_document(config.runs, document)
+    part.unlink()
 
 
-def paired_table(evaluations: Sequence[Evaluation]) -> str:
-    """Compares learners in pairs with one budget on one set, as Markdown."""
-    rows = [
-        "| set | budget | learner | to | ratio | cheaper on | more expensive on |",
-        "| --- | --- | --- | --- | --- | ---: | ---: |",
+def _commit() -> str:
+    """Returns the commit of the code; empty where there is none."""
+    command = ["git", "rev-parse", "HEAD"]
+    with contextlib.suppress(OSError):
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return ""
+
+
+def _resumed(part: Path, head: Mapping[str, Any]) -> tuple[dict[Job, Run], float]:
+    """Reads the runs of an interrupted refresh and its seconds; begins a file where there is none.
+
+    Raises:
+      ValueError: it is of another machine, version, commit or budget.
+    """
+    if not part.exists():
+        write_text(part, json.dumps(head) + "\n")
+        return {}, 0.0
+    first, *rest = part.read_text(encoding="utf-8").splitlines(keepends=True)
+    if json.loads(first) != head:
+        raise ValueError(f"{part} is of another machine, version, commit or budget: remove it")
+    lines = [line for line in rest if line.endswith("\n")]
+    write_text(part, "".join([first, *lines]))  # a line that a kill has cut is left out
+    entries = [json.loads(line) for line in lines]
+    runs = [read_field("", Run, entry) for entry in entries]
+    return {run.job: run for run in runs}, max([0.0, *(entry["wall"] for entry in entries)])
+
+
+def _cores(number: int) -> list[int]:
+    """Returns the first cores that this process may use; -1 alone where it cannot choose."""
+    return sorted(os.sched_getaffinity(0))[:number] if hasattr(os, "sched_getaffinity") else [-1]
+
+
+def _made(
+    jobs: Sequence[Job], cores: Sequence[int], seconds: float, method: str = ""
+) -> Iterator[tuple[Run, float]]:
+    """Yields each run with the seconds that its process took besides, as many at once as cores."""
+    if START == "forkserver":
+        PROCESSES.set_forkserver_preload(["scripts.leaderboard"])
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for core in cores:
+        free.put(core)
+
+    def make(job: Job) -> tuple[Run, float]:
+        core, began = free.get(), time.monotonic()
+        try:
+            run = run_apart(job, job.budget(seconds), core, method)
+        finally:
+            free.put(core)
+        return run, time.monotonic() - began - run.seconds
+
+    with concurrent.futures.ThreadPoolExecutor(len(cores)) as pool:
+        yield from pool.map(make, jobs)
+
+
+def play_method(config: Config) -> None:
+    """Runs one method on `core`, one run at a time, and writes its row.
+
+    Raises:
+      RuntimeError: all runs failed, or as `check`.
+      ValueError: there is no such method.
+    """
+    method, name = resolved(config.method), file_name(config.method.rpartition(":")[2])
+    functions = tuple(_function(CORE, name) for chosen, name in wanted(config) if chosen == CORE)
+    jobs = [
+        Job(CORE, one.function, name, seed, origin="reported")
+        for one in functions
+        for seed in range(config.seeds)
     ]
-    played = [one for one in evaluations if one.tasks in set_names() and one.rows]
-    for ours, theirs in itertools.combinations(played, 2):
-        alike = (
-            (one.tasks, one.budget, [row.fingerprint for row in one.rows]) for one in (ours, theirs)
-        )
-        if next(alike) != next(alike):
-            continue
-        compared = ours.compared(theirs)
-        assert compared is not None  # it has rows
-        differences = _by_task(ours) - _by_task(theirs)
-        cells = ours.tasks, ours.budget or "", ours.policy, theirs.policy
-        cells = *cells, _ratio(compared, len(ours.seeds) + len(theirs.seeds) - 1)
-        cells = *cells, f"{(differences < 0).sum()}", f"{(differences > 0).sum()}"
-        rows.append(f"| {' | '.join(map(escaped, cells))} |")
-    return "\n".join(rows)
+    runs = []
+    for run, _ in _made(jobs, _cores(1), config.seconds, method):
+        print(f"{run}: {run.failure or run.cost}", flush=True)
+        runs.append(run)
+    if all(run.failure for run in runs):
+        raise RuntimeError(f"every run of {config.method} failed: {runs[0].failure}")
+    document = Document(protocol_of(config), functions, tuple(runs))
+    check(document)
+    write_document(config.folder / "reported" / f"{name}.json", document)
 
 
-def _by_task(one: Evaluation) -> np.ndarray:
-    """Mean costs over seeds, [tasks]."""
-    return np.array([np.mean(row.costs) for row in one.rows])
+def protocol_of(config: Config) -> Protocol:
+    """Describes budget, versions and machine."""
+    return Protocol(
+        seconds=config.seconds,
+        seeds=config.seeds,
+        veenv=version("veenv"),
+        jax=jax.__version__,
+        python=platform.python_version(),
+        machine=f"{_processor()}, {os.cpu_count()} cores",
+    )
 
 
-def _ratio(compared: Summary, seeds: int) -> str:
-    """An interquartile mean of ratios, with its interval if there is more than one seed."""
-    interval = f" ({compared.low:.3f} to {compared.high:.3f})" if seeds > 1 else ""
-    return f"{compared.middle:.3f}{interval}"
+def _processor() -> str:
+    """The processor's name."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
-def _start(one: Evaluation) -> str:
-    """Returns what a learner knew when it started."""
-    sizes = (len(order) for row in one.rows for order in row.orders)
-    return start_of(one.policy.partition(",")[0], max(sizes, default=0))
+def _function(chosen: str, name: str) -> Function:
+    """Describes a function: its graph and its cheapest classical order."""
+    graph = graph_of(name)
+    problem, costs = prepare(graph), classical_costs(graph, "multiplications")
+    costs["greedy by cost"] = graph.cost(problem.to_ids(greedy(problem, "cost")))
+    rule = min(costs, key=costs.__getitem__)
+    arrays, vertices = not graph.is_scalar, len(graph.eliminable)
+    return Function(chosen, name, fingerprint(graph), vertices, costs[rule], rule, arrays)
 
 
-def by_task(evaluations: Sequence[Evaluation]) -> str:
-    """The mean costs of evaluations on one set, a line for each task."""
-    evaluations = [one for one in evaluations if one.rows]
-    if not evaluations:
+def write_document(path: Path, document: Document) -> None:
+    """Writes a document, a line for each function and run."""
+    fields = dataclasses.asdict(document)
+    lists = [
+        f'"{name}": [\n' + ",\n".join(map(json.dumps, fields[name])) + "\n]"
+        for name in ("functions", "runs")
+    ]
+    protocol = f'"protocol": {json.dumps(fields["protocol"])}'
+    write_text(path, "{\n" + ",\n".join([protocol, *lists]) + "\n}\n")
+
+
+def whole_document(config: Config) -> Document:
+    """Reads the file of runs, and behind it the runs of reported rows.
+
+    Raises:
+      ValueError: a file is none of ours, or has other functions, or runs are missing.
+      OSError: it cannot be read.
+    """
+    document = _read(config.runs)
+    functions, runs = document.functions, document.runs
+    if [(one.set, one.function) for one in functions] != wanted(config):
+        raise ValueError(f"{config.runs} has other functions than {', '.join(FIXED)} or a trial's")
+    for path in sorted((config.folder / "reported").glob("*.json")):
+        reported = _read(path)
+        if not {*reported.functions} <= {*functions}:
+            raise ValueError(f"{path} describes other functions or graphs than {config.runs}")
+        if any(run.origin != "reported" for run in reported.runs):
+            raise ValueError(f"{path} holds runs that are not marked as reported")
+        runs += reported.runs
+    return dataclasses.replace(document, runs=runs).complete()
+
+
+def _read(path: Path) -> Document:
+    """Reads one document and checks the kinds of its fields.
+
+    Raises:
+      ValueError: it is none.
+    """
+    try:
+        return read_field("", Document, parse_object(path.read_bytes()))
+    except ValueError as error:
+        raise ValueError(f"{path} is no file of runs: {error}") from None
+
+
+def check(document: Document) -> None:
+    """Counts every order again, and checks what the runs say of their effort.
+
+    Raises:
+      RuntimeError: an order does not cost what its run says, a graph or a cost of a rule is
+        another one, or a run made more than a machine can.
+      ValueError: another version of JAX made the runs, and traces a function to another graph.
+    """
+    protocol = document.protocol
+    for one in document.functions:
+        here = _function(one.set, one.function)
+        if here.fingerprint != one.fingerprint and protocol.jax != jax.__version__:
+            raise ValueError(
+                f"{one.function}: the runs are of jax {protocol.jax}, which traces another graph "
+                f"than jax {jax.__version__} does"
+            )
+        if here != one:
+            raise RuntimeError(f"{one.function}: the file describes another graph or other costs")
+    for run in document.runs:
+        problem = _problem(run, run.budget(protocol.seconds))
+        if problem:
+            raise RuntimeError(f"{run}: {problem}")
+
+
+def _problem(run: Run, budget: float) -> str:
+    """Says what of a run cannot be true; empty if nothing."""
+    graph = graph_of(run.function)
+    if run.seconds > (latest(budget) if run.timed and not run.failure else budget + PATIENCE):
+        return f"it took {run.seconds:g} s of {budget:g}"
+    points = [*run.trace, (run.seconds + 0.01, run.eliminations, -1)]  # times are rounded
+    if any(b[0] < a[0] or b[1] < a[1] or b[2] >= a[2] for a, b in itertools.pairwise(points)):
+        return "its trace goes back, or on after the end"
+    least = 0 if run.failure else 1
+    for seconds, eliminations, _ in points:
+        if not least <= eliminations <= 10 * FASTEST * max(seconds, 0.1):
+            return f"{eliminations:,.0f} eliminations are not possible in {seconds:g} s"
+    if run.failure:
         return ""
-    names = [f"{one.policy}, {one.budget}" for one in evaluations]
-    rows = [f"| task | best classical | reference | {' | '.join(map(escaped, names))} |"]
-    rows.append("| --- |" + " ---: |" * (2 + len(evaluations)))
-    by_name = [{row.task: row for row in one.rows} for one in evaluations]
-    for task in dict.fromkeys(name for lines in by_name for name in lines):
-        lines = [rows_of.get(task) for rows_of in by_name]
-        first = next(line for line in lines if line is not None)
-        means = ["" if line is None else f"{np.mean(line.costs):,.0f}" for line in lines]
-        known = "" if first.reference is None else f"{first.reference:,}"
-        cells = escaped(task), f"{first.classical:,}", known, *means
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def _mean(one: Evaluation) -> float:
-    """Mean over seeds of the geometric mean over tasks of costs to the best classical order.
-
-    Infinite for what is not counted.
-    """
-    if not one.rows:
-        return inf
-    return float(np.exp(np.log(_ratios(one)).mean(0)).mean())
-
-
-def _ratios(one: Evaluation) -> np.ndarray:
-    """Costs to the best classical order, [tasks, seeds]."""
-    return np.array([np.maximum(row.costs, 1) / max(row.classical, 1) for row in one.rows])
-
-
-def escaped(text: str) -> str:
-    """Text of others as itself in a cell of a table: one line without Markdown and HTML.
-
-    >>> escaped("<b>*x*</b> | y")
-    '&#60;b&#62;&#42;x&#42;&#60;/b&#62; &#124; y'
-    """
-    text = "".join(c if c.isprintable() else " " for c in text)
-    return re.sub(r"[&<>|*`~$\\\[\]]|\b_|_\b", lambda m: f"&#{ord(m[0])};", text)
+    try:
+        cost = graph.cost(graph.check_order(run.order))
+    except ValueError as error:
+        return str(error)
+    if cost != run.cost or cost != run.trace[-1][2]:
+        return f"its order costs {cost:,}, not {run.cost} or what its trace ends with"
+    if run.eliminations < len(run.order):
+        return f"its order takes more than {run.eliminations} eliminations"
+    return ""
 
 
 if __name__ == "__main__":
+    os.environ |= ENVIRONMENT  # the fork server has it
     run_script(lambda: main(tyro.cli(Config)))

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-PHASES = 3
+PHASES = 2
 """Phases of an episode; each is compiled by itself, the environment included."""
 
 FEWEST_STEPS = 12

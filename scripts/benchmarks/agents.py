@@ -1,20 +1,26 @@
-"""PPO on tasks with several seeds."""
+"""PPO on tasks with several seeds, and where the time of an update goes."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scripts.benchmarks.cases import PUBLISHED
 from scripts.benchmarks.tables import Table
 from veenv.agents.config.args import task_names
 from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.ppo.phases import PHASES
+from veenv.agents.ppo.ppo import make_loss, play_batch
+from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.updates import fit
 from veenv.agents.training.inputs import Played
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
@@ -48,18 +54,27 @@ class CoursePoint(NamedTuple):
 
 
 def agents(
-    task: str = ",".join(STEPS), seeds: int = 3, steps: int | None = None, anneal: str = "20s"
+    parts: tuple[Literal["training", "time"], ...] = ("training", "time"),
+    task: str = ",".join(STEPS),
+    seeds: int = 3,
+    steps: int | None = None,
+    anneal: str = "20s",
 ) -> Iterator[Table]:
     """Trains PPO on tasks with several seeds, one after another, next to simulated annealing.
 
-    Shows the goal (the best published count of a learned order, or reverse
+    The first table shows the goal (the best published count of a learned order, or reverse
     mode), the best order of each seed (best, median and worst), environment steps of a run and
     those after which every seed had reached the goal, wall-clock seconds of a run without
     compilation, the largest mean cost of any update in the last quarter of any run and the mean
     cost of random play (a run that has collapsed comes near it), and annealing. The file has the
     learning curves, too.
 
+    The second table shows where an update of the first task spends its processor time, in µs an
+    environment step, the least of five. Playing is compiled three times: with a network that reads
+    and computes nothing, with one that only reads, and with PPO's own.
+
     Args:
+        parts: of the benchmark.
         task: tasks, separated by commas.
         seeds: number of seeds, from 0 on.
         steps: environment steps of every run; by default as many as suffice.
@@ -67,11 +82,22 @@ def agents(
     """
     if seeds < 1:
         raise ValueError(f"seeds must be an integer of at least 1, got {seeds}")
+    names = task_names(task)
+    if "training" in parts:
+        yield from _training(names, seeds, steps, anneal)
+    if "time" in parts:
+        yield (table := Table("task", "part", "µs a step"))
+        for part, seconds in seconds_by_part(names[0]).items():
+            table.add(names[0], part, f"{1e6 * seconds:.1f}")
+
+
+def _training(names: Sequence[str], seeds: int, steps: int | None, anneal: str) -> Iterator[Table]:
+    """Yields the table of trainings, with its curves beside it."""
     columns = "task", "goal", "best", "median", "worst", "steps", "steps to the goal", "seconds"
     table = Table(*columns, "last quarter", "random play", "annealing")
     curves = table.beside["curves"] = Table("task", "seed", "steps", "mean cost", "best cost")
     yield table
-    for name in task_names(task):
+    for name in names:
         cells, courses = row(name, seeds, steps, anneal)
         for seed, course in enumerate(courses):
             shown = np.linspace(0, len(course) - 1, min(POINTS, len(course))).round().astype(int)
@@ -123,3 +149,70 @@ def course_of(trainer: Trainer, seed: int, time_limit: float | None = None) -> l
         best, now = curriculum.best.cost(name), time.monotonic()
         course.append(CoursePoint(progress.steps, mean, best, now - began))
     return course
+
+
+class _Mask(NamedTuple):
+    """The inputs of a network that reads nothing else."""
+
+    mask: Any
+
+
+class _Blind:
+    """A network that reads the mask alone, and prefers no vertex."""
+
+    def read(self, env: Any, state: Any, params: Any, slots: Any = None) -> Any:
+        """Returns the mask of the slots that may be eliminated."""
+        del env, params
+        return _Mask(state.action_mask if slots is None else state.action_mask[slots])
+
+    def __call__(self, inputs: Any) -> tuple[Any, Any]:
+        """Returns equal logits and a value of zero."""
+        return jnp.zeros(inputs.mask.shape), jnp.zeros(())
+
+
+class _Reading(_Blind):
+    """A network that reads what PPO's does, and prefers no vertex."""
+
+    def __init__(self, network: Any):
+        """Reads as `network`."""
+        self.read = network.read
+
+
+def seconds_by_part(name: str) -> dict[str, float]:
+    """Measures the processor seconds of an update of a task by parts, for one environment step."""
+    trainer = Trainer(PPOConfig(steps=100_000), Played.named(name).tasks)
+    env, config, key = trainer.tasks.env, trainer.config, jax.random.key(0)
+    params = jax.tree.map(
+        lambda x: np.repeat(x, trainer.num_envs // len(trainer.tasks), 0), trainer.tasks.params
+    )
+    state, _ = trainer.step(trainer.init(), 0.0)
+
+    def play(network: Any) -> Callable[..., Any]:
+        return jax.jit(lambda key: rollout(env, params, network, key, PHASES))
+
+    batch = jax.jit(lambda key: play_batch(env, params, state, key, config)[0])(key)
+    learn = jax.jit(
+        partial(
+            fit, make_loss(config, jnp.zeros(())), config=config, progress=jnp.zeros(()),
+            placement=trainer.placement,
+        )
+    )  # fmt: skip
+    parts: dict[str, Callable[[], Any]] = {
+        "playing, without a network": partial(play(_Blind()), key),
+        "playing, with the network's inputs": partial(play(_Reading(state.network)), key),
+        "playing": partial(play(state.network), key),
+        "learning": lambda: learn(state.network, state.opt_state, batch, key=key),
+        "whole update": lambda: trainer.step(state, 0.0),
+    }
+    return {part: _seconds(call) / trainer.steps_per_update for part, call in parts.items()}
+
+
+def _seconds(call: Callable[[], Any], times: int = 5) -> float:
+    """Returns the least processor seconds of some calls after the first."""
+    jax.block_until_ready(call())
+    least = float("inf")
+    for _ in range(times):
+        began = time.process_time()
+        jax.block_until_ready(call())
+        least = min(least, time.process_time() - began)
+    return least

@@ -30,12 +30,13 @@ BY_XLA = tuple(
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
 DECISIONS = "function", "operations", "reverse's", "of its work", "of its time"
+RUN_TIMES = "function", "reverse", "best order", "ratio", "time, one kernel", "time by XLA"
 BOTH: tuple[Literal["fused", "xla"], ...] = ("fused", "xla")
 _TURN = 0.02
 """Seconds for which a kernel is called in its turn, so that it has the memory it had before."""
 _ORDERS_BATCH = 16_384
 """Enough points for all cores, and few enough that what is written stays in the cache."""
-Part = Literal["xla", "kernel", "orders"]
+Part = Literal["xla", "kernel", "orders", "runtimes"]
 
 
 def jacobians(
@@ -56,10 +57,12 @@ def jacobians(
     Args:
         parts: `xla`: the engine's orders, and two sparse forms; `kernel`: one kernel by batch and
             order, beside XLA; `orders`: for each task the order with the fewest operations against
-            reverse, at 16,384 points.
+            reverse, at 16,384 points; `runtimes`: the order with the fewest multiplications
+            against reverse, as one kernel and by XLA, at as many.
         task: tasks, `lorenz_rollout` and `banded_residual`; by default those of each part.
         batch: batch sizes; at 1 the time is mostly dispatch.
-        repeats: measurements of each method, at most; of the part `orders` the least counts.
+        repeats: measurements of each method, at most; of the parts `orders` and
+            `runtimes` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
         memory: GiB that results of `xla` may take; larger batches are halved until they fit.
     """
@@ -70,10 +73,14 @@ def jacobians(
             yield (table := Table(*SPEED, key=3))
             for name, size in itertools.product(task or KERNELS, batch):
                 _speed(table, find(name), size, repeats, seconds)
-        else:
+        elif part == "orders":
             yield (table := Table(*DECISIONS, key=1))
             for name in task or KERNELS:
                 _decision(table, find(name), repeats)
+        else:
+            yield (table := Table(*RUN_TIMES, key=1))
+            for name in task or KERNELS:
+                _run_time(table, find(name), repeats, seconds)
 
 
 def _by_xla(
@@ -171,3 +178,20 @@ def _decision(table: Table, case: Case, repeats: int) -> None:
     work = programs["least"].work / programs["reverse"].work
     ratios = f"{work:.2f}", f"**{times['least'] / times['reverse']:.2f}**"
     table.add(case.name, counts["least"], counts["reverse"], *ratios)
+
+
+def _run_time(table: Table, case: Case, repeats: int, seconds: float) -> None:
+    """Adds the multiplications of reverse and of the best order, and their ratios of time."""
+    args = singles(case, _ORDERS_BATCH)
+    graph = make_graph(case.fun, case.argnums)(*case.args)
+    (best,) = orders_of(case, ("best",)).values()
+    orders = {"reverse": graph.reverse(), "best": best}
+    methods = {}
+    for name, ids in orders.items():
+        by_xla = veenv.jacve(case.fun, order=ids, argnums=case.argnums, kernel="xla")
+        methods |= {f"kernel, {name}": _traced(case, ids)[1], f"XLA, {name}": jax.vmap(by_xla)}
+    timed = Timings(compiled(methods, args), args, seconds, 2 * repeats)
+    times = {name: float(measured.min()) for name, measured in timed.times.items()}
+    reverse, least = (graph.cost(ids) for ids in orders.values())
+    ratios = (times[f"{kind}, best"] / times[f"{kind}, reverse"] for kind in ("kernel", "XLA"))
+    table.add(case.name, reverse, least, *(f"{x:.2f}" for x in (least / reverse, *ratios)))

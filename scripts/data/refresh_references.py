@@ -11,7 +11,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +35,6 @@ from veenv.tasks.evaluation_sets import (
     LEAST_GAIN,
     SOLVED,
     Known,
-    compared_sets,
     evaluation_set,
     read_known,
 )
@@ -44,6 +43,9 @@ ROOT = Path(__file__).parents[2]
 BOARD = ROOT / "docs" / "leaderboard"
 PAGE = ROOT / "docs" / "internals" / "proofs.md"
 FILE = Path(veenv.__file__).parent / "tasks" / "data" / "references.json"
+
+AUDITED = (*FAMILIES, *CANDIDATES)
+"""Sets whose functions are chosen here; `veenv.tasks.evaluation_sets.FIXED` never changes."""
 
 ENOUGH = 400
 """Most vertices of a function that a proof is tried for: none of a larger one ever came."""
@@ -193,10 +195,10 @@ def main(config: Config) -> None:
     audit = Audit(config)
     for path in config.orders:
         hand_in(audit, Order.load(path))
-    names = () if config.orders else config.sets or compared_sets()
+    names = () if config.orders else config.sets or AUDITED
     for name in names:
-        if name not in compared_sets():
-            raise ValueError(f"unknown test set {name!r}; known: {', '.join(compared_sets())}")
+        if name not in AUDITED:
+            raise ValueError(f"unknown test set {name!r}; known: {', '.join(AUDITED)}")
         tasks = CANDIDATES.get(name, ())
         if config.tasks:
             for task in tasks:
@@ -260,23 +262,26 @@ def offered(board: Path) -> Offered:
     orders: Offered = defaultdict(list)
     for order in shipped_orders():
         orders[order.fingerprint].append((order.found_by, order.ids))
-    for path in sorted(board.glob("*/*.json")):
-        for key, by, ids in _of_file(parse_object(path.read_bytes())):
-            orders[key].append((by, ids))
+    for key, by, ids in _of_runs(board):
+        orders[key].append((by, ids))
     return orders
 
 
-def _of_file(one: Any) -> Iterator[tuple[str, str, Sequence[int]]]:
-    """Fingerprint, author and ids of each order in a file of the leaderboard."""
-    if "runs" in one:
-        prints = {task["task"]: task["fingerprint"] for task in one["tasks"]}
-        rows: Iterable[Any] = (
-            (prints[run["task"]], [run["order"]]) for run in one["runs"] if "order" in run
-        )
-    else:
-        rows = ((row["fingerprint"], row["orders"]) for row in one["rows"])
-    by = f"{one.get('learner') or one['policy']}, {one['budget']}"
-    return ((key, by, ids) for key, orders in rows for ids in orders)
+def _of_runs(board: Path) -> Iterator[tuple[str, str, Sequence[int]]]:
+    """Yields fingerprint, method and ids of each order on the leaderboard, reported ones too."""
+    if not (board / "runs.json").exists():
+        return
+    documents = [
+        parse_object(path.read_bytes())
+        for path in (board / "runs.json", *sorted((board / "reported").glob("*.json")))
+    ]
+    prints = {
+        (one["set"], one["function"]): one["fingerprint"] for one in documents[0]["functions"]
+    }
+    for run in (run for document in documents for run in document["runs"]):
+        key = prints.get((run["set"], run["function"]))
+        if key and run["order"]:
+            yield key, f"{run['method']}, seed {run['seed']}, {run['seconds']:.0f} s", run["order"]
 
 
 def table(audit: Audit) -> str:

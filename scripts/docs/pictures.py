@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-LEARNERS = ROOT / "docs" / "leaderboard" / "learners"
 SIZES = {"desktop": (1180, 860, "light"), "dark": (1180, 860, "dark"), "phone": (390, 844, "light")}
 """Width, height and colour scheme of each screenshot."""
 STEP = 40
@@ -395,44 +394,6 @@ def learning_curves(path: Path) -> None:
     save(figure, path)
 
 
-def anytime(path: Path) -> None:
-    """Least costs so far on ``hard`` over the best classical orders, by time, each row a line.
-
-    There is a panel for all functions of a row; the others that have these are in it, too. Nothing
-    is drawn while no row of the leaderboard has its costs by time.
-    """
-    rows = [json.loads(file.read_text("utf-8")) for file in sorted(LEARNERS.glob("*-hard-*.json"))]
-    rows = [row for row in rows if row["runs"] and all("best" in run for run in row["runs"])]
-    known = [{task["task"]: task for task in row["tasks"]} for row in rows]
-    parts = sorted({tuple(sorted(tasks)) for tasks in known}, key=lambda part: (-len(part), part))
-    if not parts:
-        return
-    figure = canvas(4 + 4 * len(parts), 4)
-    for part, panel in zip(parts, axes_of(figure, 1, len(parts)), strict=True):
-        for k, (row, tasks) in enumerate(zip(rows, known, strict=True)):
-            if not tasks.keys() >= {*part}:
-                continue
-            runs = [run for run in row["runs"] if run["task"] in part]
-            times = np.geomspace(0.1, max(run["seconds"] for run in runs), 60)
-            curves = []
-            for run in runs:
-                seconds, costs = zip(*run["best"], strict=True)
-                ratios = np.array(costs) / tasks[run["task"]]["classical"]
-                least = np.minimum([1.0, *ratios], 1.0)
-                curves.append(np.log(least[np.searchsorted(seconds, times, side="right")]))
-            label = f"{row['learner']}, {row['budget']}"
-            panel.plot(times, np.exp(np.mean(curves, 0)), lw=1.5, color=f"C{k}", label=label)
-        lowest = [
-            min(t[name]["reference"] / t[name]["classical"] for t in known if name in t)
-            for name in part
-        ]
-        panel.axhline(np.exp(np.mean(np.log(lowest))), color="gray", ls="--", lw=0.8)
-        panel.set(xscale="log", xlabel="seconds", title=f"{len(part)} functions")
-        panel.legend(fontsize="small")
-    figure.axes[0].set_ylabel("cost / best classical order")
-    save(figure, path)
-
-
 def spy(panel: Axes, matrix: np.ndarray) -> None:
     """Squares where a matrix is not zero, darker where it is larger."""
     from matplotlib.patches import Rectangle
@@ -458,7 +419,7 @@ def matrices(path: Path, height: float, shown: Mapping[str, np.ndarray]) -> None
 PICTURES: dict[str, Callable[[Path], None]] = {
     draw.__name__.replace("_", "-"): draw
     for draw in (
-        anytime, elimination, fuse, gains, kernels, learning_curves, patterns, realistic, sparse,
+        elimination, fuse, gains, kernels, learning_curves, patterns, realistic, sparse,
         step, structures, systems, tasks,
     )
 }  # fmt: skip

@@ -6,13 +6,20 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from random import Random
 
+import jax
+import jax.numpy as jnp
 import pytest
+
+import veenv
+from veenv.env.factory import task_graph
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 LEAST, MOST = 17, 40  # Robertson: proven least, and more than any order
 
 SMALL = {
+    "noisy_markowitz": ((), {"seconds": 0.1}, []),
     "ppo_one_file": ((), {"updates": 2, "num_envs": 4}, [pytest.mark.slow]),
     "maskable_ppo": (("sb3_contrib",), {"episodes": 8}, [pytest.mark.clients]),
     "rejax_ppo": (("rejax",), {"episodes": 8}, [pytest.mark.clients]),
@@ -65,11 +72,57 @@ def test_example(name, more, tmp_path, monkeypatch, capsys):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
-    import jax
-
     with jax.numpy_dtype_promotion("standard"):
         found = module.main("Robertson", **settings, **more)
     for cost in found if isinstance(found, list) else [found]:
         assert LEAST <= cost <= MOST
     assert capsys.readouterr().out.startswith("Robertson: ")
     assert (tmp_path / "sweep.png").exists() == (name == "sweep_seeds")
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    spec = importlib.util.spec_from_file_location("noisy", EXAMPLES / "noisy_markowitz.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_noisy_markowitz_without_noise_is_markowitz_rule(noisy):
+    for task in ("RoeFlux_1d", "DoublePendulum_RK4", "KalmanSmoother"):
+        graph = task_graph(task)
+        assert noisy.play(graph, Random(0), 0.0) == graph.markowitz()
+
+
+def test_noise_makes_cheaper_orders(noisy):
+    graph, random = task_graph("HumanHeartDipole"), Random(0)
+    orders = [noisy.play(graph, random, 0.2) for _ in range(60)]
+    assert len(set(orders)) > 50
+    assert min(map(graph.cost, orders)) < graph.cost(graph.reverse()) == 172
+
+
+@pytest.mark.parametrize("task", ["Encoder", "HumanHeartDipole"])
+def test_noisy_markowitz_reports_what_it_finds(noisy, task):
+    graph, rows = task_graph(task), []
+    best = noisy.search(graph, 1, 1.0, lambda *row: rows.append(row))
+    assert best == graph.check_order(best) == rows[-1][2]
+    eliminations, costs, orders = zip(*rows, strict=True)
+    assert [*eliminations] == sorted(eliminations)
+    assert [*costs] == sorted(costs, reverse=True) == [graph.cost(order) for order in orders]
+    assert len({*costs[:-1]}) == len(costs) - 1
+    assert costs[-1] < min(graph.cost(graph.reverse()), graph.cost(graph.markowitz()))
+    assert eliminations[-1] > 3 * len(best)
+
+
+def test_noisy_markowitz_heeds_rules_that_ask_for_an_order(noisy):
+    @jax.custom_vjp
+    def clipped(x):
+        return jnp.sin(x) * x
+
+    clipped.defvjp(lambda x: (clipped(x), x), lambda x, g: (jnp.clip(g, -1.0, 1.0) * x,))
+    fun = lambda x, y: jnp.exp(clipped(jnp.cos(x * y) + y)) * x  # noqa: E731
+    graph = veenv.make_graph(fun, (0, 1))(0.3, 0.4)
+    assert graph.reverse_only
+    for seed in range(5):
+        order = noisy.play(graph, Random(seed), 1.0)
+        assert graph.check_order(order) == order

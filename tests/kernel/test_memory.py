@@ -54,7 +54,8 @@ def test_arrays_of_the_next_call_cost_no_page_faults():
 def test_the_limits_stay_where_the_user_says_so():
     kept, faults = run(VEENV_KEEP_MEMORY="0")
     assert not kept
-    assert faults > 1000
+    _, usual = run(PROGRAM.replace("keep_memory()", "False"))  # none where the heap stays anyway
+    assert faults >= usual / 2
 
 
 LARGE = """

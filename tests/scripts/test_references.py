@@ -19,7 +19,7 @@ def config(tmp_path):
     page, file = tmp_path / "page.md", tmp_path / "references.json"
     page.write_text("<!-- audit: begin -->\n\n<!-- audit: end -->\n")
     file.write_text('{"known": {}, "left_out": {}, "sets": {}}')
-    return Config(("real",), TASKS, budget="40", proof="1ms", board=tmp_path, file=file, docs=page)
+    return Config(("named",), TASKS, budget="40", proof="1ms", board=tmp_path, file=file, docs=page)
 
 
 def read(config):
@@ -47,11 +47,11 @@ def test_a_cheaper_order_becomes_the_reference_and_no_other(config, tmp_path, ca
     document, known = read(config)
     heart, solution = task_graph("HumanHeartDipole"), known["HumanHeartDipole"]["order"]
     document["known"][fingerprint(heart)] |= {"order": [*heart.reverse()], "cost": 172}
-    document["sets"] = {"real": ["HumanHeartDipole", "VanDerPol_RK4"], "solved": []}
+    document["sets"] = {"named": ["HumanHeartDipole", "VanDerPol_RK4"], "solved": []}
     config.file.write_text(json.dumps(document))
     Order.from_graph(heart, solution, "mine").save(path)
     main(dataclasses.replace(empty, orders=(path,)))
-    assert read(config)[0]["sets"] == {"real": ["VanDerPol_RK4"], "solved": ["HumanHeartDipole"]}
+    assert read(config)[0]["sets"] == {"named": ["VanDerPol_RK4"], "solved": ["HumanHeartDipole"]}
     Order.from_graph(task_graph("Robertson"), task_graph("Robertson").reverse(), "other").save(path)
     with pytest.raises(ValueError, match="order 'other' is for no function of a test set"):
         main(dataclasses.replace(empty, orders=(path,)))

@@ -296,7 +296,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
     """A named set of tasks: its graphs, reference costs, classical costs and environment.
 
     Args:
-      name: one of `veenv.tasks.evaluation_sets.set_names()`, such as ``"real"``; a name that
+      name: one of `veenv.tasks.evaluation_sets.set_names()`, such as ``"core"``; a name that
         ends in ``-train`` has functions of the same family to train with.
       cost: the cost model; references are multiplications.
 
@@ -307,9 +307,9 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
       ValueError: if there is no such set.
 
     Examples:
-      >>> real = sets("real")
-      >>> real.names[0], real.references[0], real.classical[0]["Markowitz"]
-      ('RoeFlux_1d', 295, 407)
+      >>> core = sets("core")
+      >>> core.names[0], core.references[0], core.classical[0]["Markowitz"]
+      ('RobotArm_6DOF', 221, 288)
     """
     evaluation_set(name)
     return TaskDistribution.of(name, cost)

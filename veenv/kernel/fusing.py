@@ -24,7 +24,14 @@ from veenv.kernel import primitive
 from veenv.kernel.building.callbacks import Carried, carried_out
 from veenv.kernel.building.unrolling import UNLIKE_XLA, called_by, leaf_of, unroll
 from veenv.kernel.cpu.size import size_of
-from veenv.kernel.price import counts_of, equations_of, kernel_seconds, kernel_size, seconds
+from veenv.kernel.price import (
+    counts_of,
+    equations_of,
+    kernel_seconds,
+    kernel_size,
+    operations_of,
+    seconds,
+)
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
 from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leaves
@@ -169,7 +176,9 @@ class Traced:
             raise CannotFuseError(reason, unlike.primitive.name, line)
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
-        return unroll(self.carried.closed, min(limit, limits.MAX_OPERATIONS), limit)
+        # Loops over axes seldom make a kernel of more, and are looked for as long as JAX traces.
+        axes = operations_of(self.closed) <= limits.FEW * limit
+        return unroll(self.carried.closed, min(limit, limits.MAX_OPERATIONS), limit, axes=axes)
 
     def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
         """The function from operands to some results, for XLA."""

@@ -227,7 +227,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a JSON file, which `load` and the leaderboard read, completely or not at all."""
+        """Writes a JSON file, which `load` reads, completely or not at all."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
         write_bytes(path, (text + "\n").encode())
 

@@ -45,8 +45,9 @@ class EvaluateArgs:
     """Tasks to play, separated by commas; without it those the run was trained on."""
 
     set: str | None = None
-    """A named set of functions instead of tasks: scalar-small, scalar-large, arrays, real, hard,
-    rising or solved, or, of the first three, the functions to train with (scalar-small-train)."""
+    """A named set of functions instead of tasks: core, real, scalar-small, scalar-large, arrays,
+    named, hard, rising or solved; or, by the suffix -train, the functions to train with
+    (scalar-small-train, scalar-large-train, arrays-train)."""
 
     own: OmitArgPrefixes[FunctionConfig] = dataclasses.field(default_factory=FunctionConfig)
 

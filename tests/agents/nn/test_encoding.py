@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import veenv
 from tests.oracles.by_numpy import evaluated
 from veenv.agents.nn.encoding import (
     NUM_BASE_FEATURES,
     encode,
     num_features,
 )
+from veenv.agents.nn.networks import GraphNetwork
 from veenv.env import VertexEnv
 
 
@@ -94,3 +96,16 @@ def test_slots_can_be_picked(steps):
         np.testing.assert_allclose(some.nodes[: len(left)], everything.nodes[left], rtol=1e-5)
         assert some.mask.tolist() == [True] * len(left) + [False] * len(none)
         assert not np.any(some.nodes[len(left) :])
+
+
+@pytest.mark.parametrize("task", ["RobotArm_6DOF", "DoublePendulum_RK4"])
+def test_bits_of_forward_edges_are_read_as_the_matrix_is(task):
+    env, rng = veenv.make(task), np.random.default_rng(0)
+    network, step = GraphNetwork(4, key=jax.random.key(0)), jax.jit(env.transition)
+    read = jax.jit(lambda state: network.read(env, state, env.default_params).nodes)
+    matrix = jax.jit(lambda state: encode(env.observe(state)).nodes)
+    state = env.init()
+    for left in range(env.num_actions, 0, -1):
+        if left % 9 == 0:
+            np.testing.assert_array_equal(read(state), matrix(state))
+        state, *_ = step(state, jnp.int32(rng.choice(np.flatnonzero(state.action_mask))))

@@ -144,7 +144,9 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
     if (x == x[:, :1]).all():  # as those of a loop around
         x = x[:, :1]
     size, columns = x.shape
-    n = _nest(b, x, size * size * columns // 2)
+    # Right sides of small systems are mostly tangents, whose zeros and equal numbers loops miss.
+    products = size * size * columns // 2
+    n = _nest(b, x, products, limits.BODY if size <= limits.FEW else _UNROLLED)
     known = n.matrix(a, True, np.tri(size, k=-unit, dtype=bool))
     solved = n.matrix(x)
 
@@ -465,9 +467,9 @@ def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
     return [n.entries(order, rows, 1)[:, 0]]
 
 
-def _nest(b: Builder, ids: Ids, products: int) -> Nest:
+def _nest(b: Builder, ids: Ids, products: int, most: int = _UNROLLED) -> Nest:
     """Returns the writer of an algorithm with so many products: unrolled if few, else loops."""
-    return Nest(b, b.ops[int(ids.flat[0])].dtype, products <= _UNROLLED)
+    return Nest(b, b.ops[int(ids.flat[0])].dtype, products <= most)
 
 
 def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> Any:
