@@ -155,7 +155,7 @@ def test_another_graph_or_cost_is_refused(document):
     older = dataclasses.replace(document.protocol, jax="0.1")
     check(dataclasses.replace(document, protocol=older))  # it traces the same graph
     foreign = (dataclasses.replace(one, fingerprint="0" * 64),)
-    with pytest.raises(ValueError, match="the runs are of jax .*, which traces another graph"):
+    with pytest.raises(ValueError, match=r"the runs are of jax .*, which traces another graph"):
         check(dataclasses.replace(document, protocol=older, functions=foreign))
 
 
