@@ -29,6 +29,7 @@ from typing import Any
 import jax
 import tyro
 
+from scripts.benchmarks.document import MOST_SEEDS, Document, Function, Protocol
 from scripts.benchmarks.methods import resolved
 from scripts.benchmarks.runs import (
     CORE,
@@ -43,7 +44,6 @@ from scripts.benchmarks.runs import (
     run_apart,
 )
 from scripts.docs import leaderboard as page
-from scripts.docs.leaderboard import Document, Function, Protocol
 from veenv.agents.config.args import printable
 from veenv.env.rewards import classical_costs
 from veenv.orders.documents import file_name, parse_object, write_text
@@ -103,9 +103,9 @@ class Config:
 
     def __post_init__(self) -> None:
         """Checks the numbers and the folder."""
-        if not self.seconds > 0 or not 1 <= self.seeds <= page.MOST_SEEDS:
+        if not self.seconds > 0 or not 1 <= self.seeds <= MOST_SEEDS:
             raise ValueError(
-                f"expected positive seconds and at most {page.MOST_SEEDS} seeds, got "
+                f"expected positive seconds and at most {MOST_SEEDS} seeds, got "
                 f"{self.seconds:g} and {self.seeds}"
             )
         if self.functions and self.official:

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from scripts.benchmarks.document import Document
 from scripts.benchmarks.runs import jobs_of
 from scripts.data.refresh_references import offered
 from scripts.docs.leaderboard import (
@@ -19,7 +20,6 @@ from scripts.docs.leaderboard import (
     PAGE,
     PICTURES,
     TIMED,
-    Document,
     Paired,
     by_function,
     held_out,
