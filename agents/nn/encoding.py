@@ -57,8 +57,7 @@ def encode(
     Args:
       obs: one observation (batch with `jax.vmap`).
       num_hops: number of hops.
-      words: the adjacency as bits (`pack_rows`), if they are at hand and all edges lead to higher
-        slots, as an environment has them; the matrix is not read then.
+      words: the adjacency as bits (`pack_rows`), if they are at hand; the matrix is not read then.
       slots: the slots to read, in any order, among them all that have edges; A or more stands for
         none. All slots by default.
 
@@ -69,7 +68,6 @@ def encode(
       >>> bool((some.nodes[jnp.array([1, 0])] == encode(obs).nodes).all()), some.mask.tolist()
       (True, [True, True, False])
     """
-    forward = words is not None and slots is None
     words = pack_rows(obs.adjacency) if words is None else words
     num_slots = len(obs.action_mask)
     slots = jnp.arange(num_slots, dtype=jnp.int32) if slots is None else slots
@@ -77,7 +75,7 @@ def encode(
     matrix, mask = edges.between.astype(jnp.float32), _rows(obs.action_mask, slots)
     legal = mask.astype(jnp.float32)[None]
     degrees = _legal_degrees(edges, obs.action_mask, mask, slots)
-    counts = _rows(obs.features, slots).T, degrees, matrix, edges.existing_pairs(forward)
+    counts = _rows(obs.features, slots).T, degrees, matrix, edges.existing_pairs()
     # Without the barriers the compiler counts again for every reader of the features.
     features, degrees, matrix, existing = jax.lax.optimization_barrier(counts)
     base = jnp.concatenate([features, _extra_features(features, degrees, existing)]) * legal
@@ -142,26 +140,21 @@ class Edges:
         """Row v, column u: whether there is an edge from slot u to slot v."""
         return self.entering[:, -len(self.entering) :]
 
-    def existing_pairs(self, forward: bool = False) -> Int[Array, " K"]:
+    def existing_pairs(self) -> Int[Array, " K"]:
         """Counts, for every slot, the (predecessor, successor) pairs that already have an edge.
 
         Blocks of rows are added side by side, as vectors: a sum along the last axis is one of
-        single numbers. Where all slots are read and all edges lead forward, to higher slots, up to
-        four groups of slots skip the rows behind them and the words before them.
+        single numbers.
         """
-        size, counts = len(self.entering), []
-        step = -(-size // 128) * 32 if forward else size
-        for low in range(0, size, step):
-            words, entering = self.leaving.T[low // 32 :], self.entering[low : low + step]
-            own, pairs = words[:, -size:][:, low : low + step, None], jnp.zeros((), jnp.uint32)
-            last = len(self.leaving) - max(0, size - low - step)
-            for start in range(0, last, self.width):
-                block = slice(start, start + self.width)
-                both = (to & word[None, block] for to, word in zip(own, words, strict=True))
-                common = sum(jax.lax.population_count(word) for word in both)
-                pairs += jnp.where(entering[:, block], common, jnp.uint32(0))
-            counts.append(jax.lax.optimization_barrier(pairs).sum(-1, dtype=jnp.int32))
-        return jnp.concatenate(counts)
+        pairs = jnp.zeros((), jnp.uint32)
+        for start in range(0, len(self.leaving), self.width):
+            block = slice(start, start + self.width)
+            common = sum(
+                jax.lax.population_count(to[:, None] & word[None, block])
+                for word, to in zip(self.leaving.T, self.from_slots.T, strict=True)
+            )
+            pairs += jnp.where(self.entering[:, block], common, jnp.uint32(0))
+        return jax.lax.optimization_barrier(pairs).sum(-1, dtype=jnp.int32)
 
 
 def _sums(

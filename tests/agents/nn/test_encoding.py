@@ -99,7 +99,7 @@ def test_slots_can_be_picked(steps):
 
 
 @pytest.mark.parametrize("task", ["RobotArm_6DOF", "DoublePendulum_RK4"])
-def test_bits_of_forward_edges_are_read_as_the_matrix_is(task):
+def test_bits_are_read_as_the_matrix_is(task):
     env, rng = veenv.make(task), np.random.default_rng(0)
     network, step = GraphNetwork(4, key=jax.random.key(0)), jax.jit(env.transition)
     read = jax.jit(lambda state: network.read(env, state, env.default_params).nodes)
