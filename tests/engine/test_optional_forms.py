@@ -10,12 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import veenv
+from tests.oracles.jacobians import assert_same
 from tests.sampling import spared
 from veenv import _support
 from veenv.engine import form_selection, jacobian, materialise
 from veenv.kernel import fusing, primitive
+from veenv.kernel.building.builder import Builder
 
 pytestmark = pytest.mark.kernels
 X = np.array([0.3, 0.7, 1.2])
@@ -153,3 +156,41 @@ def test_mistakes_of_ours_are_errors_in_the_tests(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(fusing, "unroll", _fails)
     with pytest.raises(UnforeseenError):
         jax.jit(veenv.jacve(smooth))(X)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_long_loop_leaves_the_axes_before_it_to_be_loops():
+    """Its steps are operations, but no code."""
+
+    def run(x):
+        for k in range(8):
+            x = jnp.sin(x + k) * jnp.cos(x)
+        step = lambda c, _: (c + 0.001 * jnp.sin(c), None)  # noqa: E731
+        return lax.scan(step, x.sum(), None, length=4000)[0]
+
+    points = np.linspace(0, 1, 16 * 900).reshape(16, 900)
+    many = jax.jit(jax.vmap(veenv.jacve(run)))
+    assert "veenv_fused" in many.lower(points).as_text()
+    assert_same(many(points), jax.jit(jax.vmap(jax.grad(run)))(points), 1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_kernel_that_is_too_long_is_given_up_early(monkeypatch):
+    written, op = [], Builder.op
+
+    def counted(self, name, *args, **kwargs):
+        written.append(name)
+        return op(self, name, *args, **kwargs)
+
+    monkeypatch.setattr(Builder, "op", counted)
+
+    def layers(image):
+        kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 3))
+        for _ in range(3):
+            image = jnp.tanh(lax.conv(image, kernel, (1, 1), "SAME"))
+        return image.mean((2, 3))
+
+    images = np.random.default_rng(1).normal(size=(16, 1, 4, 12, 12))
+    text = jax.jit(jax.vmap(veenv.jacve(layers))).lower(images).as_text()
+    assert "veenv_fused" not in text
+    assert len(written) < 30_000  # looking for loops over axes takes ten times as many

@@ -29,8 +29,8 @@ from veenv.kernel.price import (
     equations_of,
     kernel_seconds,
     kernel_size,
-    operations_of,
     seconds,
+    unrolled,
 )
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
@@ -176,8 +176,8 @@ class Traced:
             raise CannotFuseError(reason, unlike.primitive.name, line)
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
-        # Loops over axes seldom make a kernel of more, and are looked for as long as JAX traces.
-        axes = operations_of(self.closed) <= limits.FEW * limit
+        # Loops over axes seldom make a kernel of more, and looking for them takes seconds.
+        axes = sum(map(unrolled, walk.every(jaxpr))) <= limits.FEW * limit
         return unroll(self.carried.closed, min(limit, limits.MAX_OPERATIONS), limit, axes=axes)
 
     def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
