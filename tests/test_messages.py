@@ -132,7 +132,7 @@ MISUSES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     "a static argument": (ValueError, r"static_argnums=\(5,\), but only accepts 1",
                           lambda: veenv.fuse(square, static_argnums=5)(X)),
     # environments
-    "a set": (ValueError, "unknown set 'scalar-smal'; known: scalar-small,",
+    "a set": (ValueError, "unknown set 'scalar-smal'; known: .*scalar-small,",
               lambda: veenv.sets("scalar-smal")),
     "shaping": (ValueError, "one of forward, reverse, markowitz, classical, .* got 'rev'",
                 robertson(lambda e, s: e, shaping="rev")),
