@@ -16,13 +16,14 @@ from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.custom import Inputs, Network
 from veenv.agents.nn.distributions import MASKED_LOGIT
 from veenv.agents.ppo import losses
+from veenv.agents.ppo.best_orders import BestSoFar
 from veenv.agents.ppo.gae import generalized_advantages
 from veenv.agents.ppo.rollouts import Episodes
 from veenv.agents.ppo.trainer import Agent, Trainer
 from veenv.agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
-PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl window".split()
+PPO_ONLY = "ent_coef final_ent_coef clip_eps target_kl".split()
 """Settings without a meaning here."""
 
 
@@ -33,14 +34,16 @@ class Lessons:
 
     Attributes:
       inputs: Inputs [T, B, ...].
-      action_weights: the policy to learn, 0 for illegal slots, float32 [T, B, A].
+      prior: what is added to the logits, float32 [T, B, K]; None without a window.
+      action_weights: the policy to learn, 0 for illegal slots, float32 [T, B, K].
       value: by the critic before learning, float32 [T, B].
       target: of the value, float32 [T, B].
       weight: 1 for steps that count, 0 for padding, float32 [T, B].
     """
 
     inputs: Inputs
-    action_weights: Float[Array, "*n A"]
+    prior: Float[Array, "*n K"] | None
+    action_weights: Float[Array, "*n K"]
     value: Float[Array, "*n"]
     target: Float[Array, "*n"]
     weight: Float[Array, "*n"]
@@ -50,7 +53,12 @@ def make_lessons(searches: Searches, gae_lambda: float = 1.0) -> Lessons:
     """Targets of whole episodes, steps [T, B]; λ below 1 mixes in the searches' own estimates."""
     _, target = generalized_advantages(searches.reward, searches.search_value, 1.0, gae_lambda)
     return Lessons(
-        searches.inputs, searches.action_weights, searches.value, target, searches.active
+        searches.inputs,
+        searches.prior,
+        searches.action_weights,
+        searches.value,
+        target,
+        searches.active,
     )
 
 
@@ -67,6 +75,7 @@ def loss_fn(
     """
     [lessons] = parts
     logits, value = jax.vmap(network)(lessons.inputs)
+    logits = logits if lessons.prior is None else logits + lessons.prior
     logits = jnp.where(lessons.inputs.mask, logits, MASKED_LOGIT)
     log_policy = jax.nn.log_softmax(logits)
     entropies = -(jnp.exp(log_policy) * log_policy).sum(-1)
@@ -83,9 +92,9 @@ def loss_fn(
 
 
 def cross_entropy_excess(
-    target: Float[Array, "*n A"], log_policy: Float[Array, "*n A"]
+    target: Float[Array, "*n K"], log_policy: Float[Array, "*n K"]
 ) -> Float[Array, "*n"]:
-    """KL(target ‖ policy), the cross-entropy less what no policy can do without; of [..., A]."""
+    """KL(target ‖ policy), the cross-entropy less what no policy can do without; of [..., K]."""
     log_target = jnp.log(jnp.where(target > 0, target, 1.0))
     return (target * (log_target - log_policy)).sum(-1)
 
@@ -98,10 +107,10 @@ def search_batch(
     config: PPOConfig,
     *,
     search: SearchConfig,
-) -> tuple[tuple[Lessons], Episodes, None]:
+) -> tuple[tuple[Lessons], Episodes, BestSoFar | None]:
     """Episodes with a search before every move: AlphaZero's part of an `Agent`."""
-    searches, episodes = self_play(env, params, state.network, key, search)
-    return (make_lessons(searches, config.gae_lambda),), episodes, None
+    searches, episodes = self_play(env, params, state.network, key, search, config.window or 0)
+    return (make_lessons(searches, config.gae_lambda),), episodes, state.best
 
 
 def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:
@@ -126,4 +135,4 @@ def make_trainer(
         if getattr(config, name) != getattr(PPOConfig, name):
             raise ValueError(f"{name} is a setting of PPO's loss, which AlphaZero does not have")
     agent = Agent(partial(search_batch, search=search), make_loss)
-    return Trainer(config, tasks, devices, agent, network)
+    return Trainer(config, tasks, devices, agent, network, known=())

@@ -52,8 +52,8 @@ class PPOConfig:
     """Approximate KL divergence from the acting policy at which an update stops early."""
     window: int | None = None
     """Vertices that the policy chooses among: the next ones in the best order so far, which
-    training then starts from. 0: all vertices. Default: 32 on graphs of more than 150 vertices,
-    else 0."""
+    training then starts from; for AlphaZero those that cost least now. 0: all vertices. Default: 32
+    on graphs of more than 150 vertices, else 0."""
     from_nothing: bool = False
     """Start from no order on large graphs: with a window, the first update chooses among the
     vertices that cost least now."""

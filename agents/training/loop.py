@@ -168,11 +168,12 @@ def train(
             return
         play = partial(trainer.step, state, budget.fraction(steps, before))
         state, result = play() if patient or pace is not None else budget.within(play, steps)
+        before = budget.elapsed() if pace is None else before  # the first call returns compiled
         result = jax.device_get(result)
         update, steps = update + 1, steps + trainer.steps_per_update
         measured = learner.measure(result, steps)
         now = budget.elapsed()
-        pace, before = 0.0 if pace is None else now - before, now
+        pace, before = now - before, now
         yield TrainProgress(update, steps, now, budget.fraction(steps, now), measured, local(state))
         not_finite = not_finite + 1 if _is_lost(result.stats) else 0
         if not_finite == MAX_NOT_FINITE:

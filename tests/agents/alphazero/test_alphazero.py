@@ -39,10 +39,10 @@ def trainer(both):
     return make_trainer(CONFIG, SEARCH, both)
 
 
-@pytest.fixture(scope="module")
-def played(trainer):
+@pytest.fixture(scope="module", params=[0, 3], ids=["all slots", "a window"])
+def played(trainer, request):
     """Searches and episodes of the untrained network, with the params they had."""
-    play = jax.jit(partial(self_play, trainer.tasks.env, config=SEARCH))
+    play = jax.jit(partial(self_play, trainer.tasks.env, config=SEARCH, window=request.param))
     return play(trainer._params, trainer.init().network, jax.random.key(1))
 
 
@@ -58,7 +58,7 @@ def test_model_is_the_environment(trainer, both):
             both.graphs[row // 2].eliminable.index(order[step]) if step < len(order) else 0
             for row, order in enumerate(orders)
         ]
-        output, state = model(network, jax.random.key(0), jnp.array(slots), state)
+        output, (state, _) = model(network, jax.random.key(0), jnp.array(slots), (state, None))
         returns += discounts * output.reward * trainer._params.scale
         discounts *= output.discount
         over = [step + 1 >= len(order) for order in orders]
@@ -111,6 +111,7 @@ def test_loss(trainer, played):
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), lessons)
     loss, stats = jax.jit(loss_fn)(network, (flat,), 0.5)
     logits, values = jax.jit(jax.vmap(network))(flat.inputs)
+    logits = logits if flat.prior is None else logits + flat.prior
     total_policy, total_value, total = 0.0, 0.0, 0
     for row in range(flat.weight.shape[0]):
         if flat.weight[row] == 0:
@@ -134,6 +135,24 @@ def test_targets_are_returns(played):
     rewards = np.asarray(searches.reward)
     to_go = rewards[::-1].cumsum(0)[::-1]
     np.testing.assert_allclose(lessons.target, to_go, atol=1e-5)
+
+
+def test_a_window_is_what_the_network_reads(both):
+    trainer = make_trainer(dataclasses.replace(CONFIG, window=3), SEARCH, both)
+    assert trainer.config.window == 3
+    state = trainer.init()
+    lessons = jax.eval_shape(
+        lambda state: search_batch(
+            both.env, trainer._params, state, state.key, trainer.config, search=SEARCH
+        )[0][0],
+        state,
+    )
+    assert lessons.action_weights.shape == (both.env.num_actions, 4, 3)
+    after, update = trainer.step(state, 0.0)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    for k, graph in enumerate(both.graphs):
+        ids = both.vertex_ids(k, np.asarray(update.best_order[k]))
+        assert graph.cost(ids) == update.min_cost[k]
 
 
 @pytest.mark.slow
