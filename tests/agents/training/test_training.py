@@ -72,9 +72,7 @@ def test_a_limit_ends_a_first_round_that_takes_longer(trainer, monkeypatch):
     late.set()
 
 
-@pytest.mark.parametrize(
-    ("compiled", "ends"), [(55.0, [65.0, 75.0, 85.0, 95.0]), (25.0, [65.0])]
-)
+@pytest.mark.parametrize(("compiled", "ends"), [(55.0, [65.0, 75.0, 85.0, 95.0]), (25.0, [65.0])])
 def test_compilation_does_not_count_as_pace(compiled, ends, trainer, monkeypatch):
     """The first step takes 60 of 100 seconds; as long as its episodes, others must fit."""
     clock = iter([0.0, 5.0, compiled, 65.0, 75.0, 85.0, 95.0, 105.0])
