@@ -34,7 +34,7 @@ from veenv.measure.timing import interleaved
 
 COLUMNS = (
     "mechanism", "lines", "of tests", "rows changed", "time without", "worst row", "first call",
-    "worst first call", "who would miss it", "verdict",
+    "worst first call",
 )  # fmt: skip
 _KEYS = re.compile(r"key = \d+")
 """What kernels are called by, which depends on the build."""
@@ -93,7 +93,7 @@ def cells(one: Mechanism, number: int, changed: list[Ratios]) -> tuple[Any, ...]
             worst = max(changed, key=lambda row: row[k])
             ratios[2 * k - 1] = f"{geometric_mean([row[k] for row in changed]):.3f}"
             ratios[2 * k] = f"{worst[0]} {worst[k]:.2f}"
-    return *lines, *ratios, one.missed, one.verdict
+    return *lines, *ratios
 
 
 def lines_of(place: str) -> int:

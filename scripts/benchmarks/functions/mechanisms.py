@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from math import inf, sqrt
+from math import inf
 from typing import Any, NamedTuple
 
 from veenv.engine.sparse.indexing import SymmetricBlocks
@@ -19,24 +19,16 @@ class Mechanism(NamedTuple):
       tests: the same of its tests.
       corpora: of functions that may have it.
       off: by place what stands there without it; empty where it is a feature, or needs a device.
-      missed: who would miss it.
-      verdict: whether it stays.
     """
 
     product: tuple[str, ...]
     tests: tuple[str, ...] = ()
     corpora: tuple[str, ...] = ()
     off: Mapping[str, Any] = {}
-    missed: str = ""
-    verdict: str = "stays"
 
 
 _ENGINE, _KERNEL = "veenv/engine/", "veenv/kernel/"
 _COMPILED = "realistic", "fuse", "libraries"
-
-
-def _two_prices(price: Any, batch: int | None) -> float:
-    return sqrt(price(1) * price(256))
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -48,29 +40,14 @@ MECHANISMS: dict[str, Mechanism] = {
             "veenv.engine.materialise:shared": lambda jaxpr: frozenset(),
         },
     ),
-    "what a batch shares": Mechanism(
-        (_ENGINE + "materialise.py:shared",), (), ("realistic", "sparse"),
-        {"veenv.engine.materialise:shared": lambda jaxpr: frozenset()},
-    ),
     "other orders": Mechanism(
         (_ENGINE + "alternatives.py:other_orders,forward_instead,num_passes",),
         ("tests/engine/test_forms_of_loops.py",), ("realistic",),
         {"veenv.engine.jacobian:other_orders": lambda *args, **named: []},
     ),
-    "JAX's modes as forms": Mechanism(
-        (_ENGINE + "alternatives.py",),
-        ("tests/engine/test_optional_forms.py", "tests/engine/test_small_products.py"),
-        ("realistic",),
-        {"veenv.engine.jacobian:other_modes": lambda *args, **named: {}},
-    ),
-    "the price of several batches": Mechanism(
-        (_ENGINE + "form_selection.py:_at", _KERNEL + "fusing.py:run_at_batch",), (),
-        ("realistic",),
-        {"veenv.engine.form_selection:_at": _two_prices},
-    ),
     "JAX's mode alone": Mechanism(
         (_ENGINE + "alternatives.py:modes_alone,are_small_products,are_loops,_narrowest,_entries",),
-        ("tests/engine/test_small_products.py",), ("realistic",),
+        ("tests/engine/test_optional_forms.py",), ("realistic",),
         {"veenv.engine.jacobian:modes_alone": lambda *args: []},
     ),
     "symmetric halves": Mechanism(
@@ -79,13 +56,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (), ("hessians",),
         {"veenv.engine.jacobian:symmetric_blocks": lambda lin: SymmetricBlocks()},
     ),
-    "blocks": Mechanism(
-        tuple(f"{_ENGINE}repeated/{n}.py" for n in ("batched_region", "gather_motion", "outlining",
-                                                   "per_point", "unvmap")),
-        ("tests/engine/sparse/test_points.py", "tests/engine/sparse/test_writings.py"),
-        ("sparse", "writings"),
-        {"veenv.engine.jacobian:with_regions": lambda program: program},
-    ),
     "gathers moved before rows": Mechanism(
         (_ENGINE + "repeated/gather_motion.py",), (), ("sparse", "writings"),
         {"veenv.engine.repeated.outlining:gathers_first": lambda search: None},
@@ -93,11 +63,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "lax.map as a batch": Mechanism(
         (_ENGINE + "repeated/unvmap.py:_at_once,_num_loops",), (), ("writings",),
         {"veenv.engine.repeated.unvmap:_at_once": lambda e: None},
-    ),
-    "entries at all places": Mechanism(
-        (), (), ("sparse", "writings"),
-        {"veenv.engine.sparse.indexing:index_arrays": lambda lin, parallel, around: (
-            {} if around.blocks else _index_arrays(lin, parallel, around))},
     ),
     "complex numbers as entries": Mechanism(
         (_ENGINE + "sparse/partials.py:_complex_move,_turned,_of_parts",
@@ -148,12 +113,6 @@ MECHANISMS: dict[str, Mechanism] = {
         (_KERNEL + "cpu/layout.py:_permuted,_table",), (), _COMPILED,
         {"veenv.kernel.cpu.layout:_PERMUTED": {}},
     ),
-    "large outputs by values": Mechanism(
-        (_KERNEL + "cpu/size.py:Written,_written,_runs",
-         _KERNEL + "cpu/records.py:transposing,_transposing,_by_value"),
-        ("tests/kernel/test_writes.py",), _COMPILED,
-        {"veenv.kernel.cpu.size:_written": lambda program, output: _plain(program, output)},
-    ),
     "sines and cosines": Mechanism(
         (_KERNEL + "cpu/trigonometry.py",), ("tests/kernel/test_trigonometry.py",), _COMPILED,
         {"veenv.kernel.cpu.trigonometry:Trigonometry.value": lambda self, name, dtype, x, needed: (
@@ -198,20 +157,7 @@ def _added(a: Any, b: Any) -> Any:
     return edge.add(sums.formed(a), sums.formed(b))
 
 
-def _index_arrays(*args: Any) -> Any:
-    from veenv.engine.sparse.partials import index_arrays
-
-    return index_arrays(*args)
-
-
 def _along(action: Any, x: Any, axes: Any, shape: Any) -> Any:
     from veenv.linear.linear_map import along_several, drop_ones
 
     return along_several(action, x, axes, drop_ones(shape))
-
-
-def _plain(program: Any, output: int) -> Any:
-    from veenv.kernel.cpu.size import Written
-
-    leaf = program.outputs[output]
-    return Written(leaf, leaf, program.results[output])
