@@ -215,12 +215,10 @@ def _hessians() -> Iterator[Row]:
 
 
 def _writings(scale: float = 0.3) -> Iterator[Row]:
-    from scripts.benchmarks.functions.writings import PROBLEMS, writings
+    from scripts.benchmarks.functions.writings import PROBLEMS, scaled, writings
 
-    for name, make in PROBLEMS.items():
-        default = make.__defaults__
-        assert default is not None
-        problem = make(max(2, round(scale * default[0])))
+    for name in PROBLEMS:
+        problem = scaled(name, scale)
         for writing, fun in writings(problem).items():
             sparse = veenv.jacve(fun, sparse_representation=True)
             yield Row(f"{name}, {writing}", sparse, lambda n=problem.size: _unknowns(n), True)

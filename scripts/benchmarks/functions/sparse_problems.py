@@ -96,11 +96,11 @@ def triangulated(n: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
-    """A path through n nodes and some more pairs."""
+def pairs(n: int, more: int, nearest: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """A path through n nodes and more pairs, of nodes that are no nearer on a ring of them."""
     rng = np.random.default_rng(0)
-    first = rng.integers(0, n, loops)
-    second = (first + rng.integers(2, n - 1, loops)) % n
+    first = rng.integers(0, n, more)
+    second = (first + rng.integers(nearest, n + 1 - nearest, more)) % n
     return np.append(np.arange(n - 1), first), np.append(np.arange(1, n), second)
 
 
