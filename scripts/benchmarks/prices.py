@@ -35,9 +35,6 @@ class Measured:
     batch: int
     counts: list[float]
     seconds: float
-    compile: float
-    equations: int
-    size: int
 
 
 def program_seconds(jaxpr: Any, batch: int) -> float:
