@@ -71,12 +71,8 @@ def candidates_of(graph: Graph, name: str, config: Config) -> list[Order]:
       ValueError: as `veenv.search.search`.
     """
     orders = [
-        Order.from_graph(graph, ids, name, by)
-        for by, ids in (
-            ("reverse", graph.reverse()),
-            ("forward", graph.forward()),
-            ("markowitz", graph.markowitz()),
-        )
+        Order.from_graph(graph, getattr(graph, by)(), name, by)
+        for by in ("reverse", "forward", "markowitz")
     ]
     for cost in LABELLINGS:
         result = search(graph, config.method, cost=cost, budget=config.budget, seed=config.seed)
