@@ -20,6 +20,7 @@ import jax
 import tyro
 
 import veenv
+from veenv.env.factory import task_graph
 from veenv.graph.graph import LABELLINGS, Graph, Labelling
 from veenv.orders.order import Order, fingerprint
 from veenv.search import search
@@ -53,8 +54,7 @@ def main(config: Config) -> int:
         names = [veenv.tasks.get(name).name for name in config.tasks] or veenv.tasks.list()
         for name in names:
             began = time.perf_counter()
-            task = veenv.tasks.get(name)
-            graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+            graph = task_graph(name)
             messages = update(config.folder, graph, name, candidates_of(graph, name, config))
             seconds = time.perf_counter() - began
             print(f"{name}: {'; '.join(messages)} ({seconds:.0f} s)", flush=True)
