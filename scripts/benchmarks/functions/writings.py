@@ -60,11 +60,6 @@ def _at_edges(z: Any, n: int, i: np.ndarray, j: np.ndarray) -> tuple[Any, Any]:
     return p[i], p[j]
 
 
-def _between(n: int, i: np.ndarray, j: np.ndarray) -> Callable[[Any], Any]:
-    """Forces at nodes of those on the second end of edges."""
-    return lambda f: jnp.zeros((n, f.shape[1]), f.dtype).at[j].add(f).at[i].add(-f)
-
-
 def turn_of(w: Any) -> Any:
     """The quaternion [4, …] of a rotation vector [3, …], safe at zero."""
     s = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
@@ -277,7 +272,8 @@ def truss(n: int = 300) -> PointProblem:
         return jax.grad(energy)(z.reshape(n, 3)).ravel()
 
     gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return PointProblem(3 * n, gather, first, last, _between(n, i, j), "energy by grad", by_energy)
+    scatter = lambda f: jnp.zeros((n, 3), f.dtype).at[j].add(f).at[i].add(-f)  # noqa: E731
+    return PointProblem(3 * n, gather, first, last, scatter, "energy by grad", by_energy)
 
 
 def bundle(n: int = 300) -> PointProblem:
