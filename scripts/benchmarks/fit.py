@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from scipy.stats import spearmanr
 
 import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.realistic import REALISTIC
 from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
-from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
+from scripts.benchmarks.tables import Table, geometric_mean, named
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.price import counts_of, kernel_counts
@@ -161,7 +162,8 @@ def _write(out: Path, rows: list[Measured]) -> tuple[dict[str, float], float, fl
     """Fits and writes; gives numbers, rank correlation, time of the cheapest by the fastest."""
     costs = fitted(rows)
     predicted = [float(np.dot([*costs.values()], row.counts)) for row in rows]
-    rank = spearman(predicted, [row.seconds for row in rows])
+    agreement: Any = spearmanr(predicted, [row.seconds for row in rows])
+    rank = float(agreement.statistic)
     ratio = geometric_mean(chosen(rows, costs))
     notes = {"microseconds": costs, "spearman": round(rank, 4), "chosen": round(ratio, 4)}
     write(out, rows, machine=machine(), **notes)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
@@ -95,12 +94,6 @@ def cell(value: Any) -> str:
 def geometric_mean(ratios: Any) -> float:
     """The geometric mean of ratios."""
     return float(np.exp(np.log(ratios).mean()))
-
-
-def spearman(a: Any, b: Any) -> float:
-    """Spearman's rank correlation."""
-    result: Any = spearmanr(a, b)
-    return float(result.statistic)
 
 
 def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole: bool) -> None:
