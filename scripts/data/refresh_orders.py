@@ -10,7 +10,6 @@ from veenv.agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +19,7 @@ import jax
 import tyro
 
 import veenv
+from veenv.agents.config.args import fail
 from veenv.env.factory import task_graph
 from veenv.graph.graph import LABELLINGS, Graph, Labelling
 from veenv.orders.order import Order, fingerprint
@@ -48,8 +48,8 @@ class Config:
     """Where the order files lie."""
 
 
-def main(config: Config) -> int:
-    """Refreshes the files; returns the exit code."""
+def main(config: Config) -> None:
+    """Refreshes the files; what is wrong with the command line or a file is one line."""
     try:
         names = [veenv.tasks.get(name).name for name in config.tasks] or veenv.tasks.list()
         for name in names:
@@ -59,9 +59,7 @@ def main(config: Config) -> int:
             seconds = time.perf_counter() - began
             print(f"{name}: {'; '.join(messages)} ({seconds:.0f} s)", flush=True)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        fail(str(error))
 
 
 def candidates_of(graph: Graph, name: str, config: Config) -> list[Order]:
