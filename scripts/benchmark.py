@@ -21,47 +21,45 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installe
 
 
 class Benchmark(NamedTuple):
-    """One benchmark of the command.
+    """One benchmark: a function of the module of `scripts.benchmarks` that has its name, too.
 
     Attributes:
-      module: of `scripts.benchmarks`, which has a function of the benchmark's name.
       about: what it measures.
       quick: its options with ``--quick``; None: it needs what few machines have.
     """
 
-    module: str
     about: str
     quick: str | None
 
 
 BENCHMARKS = {
-    name: Benchmark(module, about, quick)
-    for name, module, about, quick in (
-        ("ablations", "ablations", "what each mechanism of engine and kernel wins",
+    name: Benchmark(about, quick)
+    for name, about, quick in (
+        ("ablations", "what each mechanism of engine and kernel wins",
          "--only 'lax.map as a batch' --minutes 0.01"),
-        ("agents", "agents", "PPO on tasks with several seeds",
+        ("agents", "PPO on tasks with several seeds",
          "--parts training time --task Robertson --seeds 1 --steps 200 --anneal 1s"),
-        ("devices", "devices", "programs for accelerators, compiled or timed",
+        ("devices", "programs for accelerators, compiled or timed",
          "--parts jacobians rollouts --small"),
-        ("env", "env", "random play, with observations, other interfaces, growing graphs",
+        ("env", "random play, with observations, other interfaces, growing graphs",
          "--parts play observations adapters growth --task Robertson --num-envs 16 --sizes 10 20 "
          "--seconds 0.05 --repeats 1"),
-        ("fit", "fit", "the numbers by which programs and operations are priced",
+        ("fit", "the numbers by which programs and operations are priced",
          "--parts prices weights --function reactor --batch 1 --points 64 --seconds 0.1 "
          "--repeats 2 --measurements {folder}/measurements.json --weights {folder}/weights.json"),
-        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes; systems of matrices",
+        ("fuse", "whole steps as one kernel, beside JAX's modes; systems of matrices",
          "--parts steps systems --step 'implicit Euler, kinetics' --matrices solve --size 4 12 "
          "--batch 64 --seconds 0.2"),
-        ("jacobians", "jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
+        ("jacobians", "Jacobians of tasks by XLA and as one kernel, by order",
          "--parts xla kernel orders runtimes --task RobotArm_6DOF --batch 64 --repeats 5 "
          "--seconds 0.5"),
-        ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
+        ("libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
          None),
-        ("realistic", "realistic", "thirty functions that people differentiate",
+        ("realistic", "thirty functions that people differentiate",
          "--function neuron --batch 1 --budget 1s --seconds 0.1"),
-        ("searches", "searches", "budgets of searches, and graphs of thousands of vertices",
+        ("searches", "budgets of searches, and graphs of thousands of vertices",
          "--parts budgets large --only markowitz --calls 1 --sizes 400 --seconds 1 --functions 2"),
-        ("sparse", "sparse", "sparse Jacobians beside other libraries, writings, solutions",
+        ("sparse", "sparse Jacobians beside other libraries, writings, solutions",
          "--parts sparse dense second solutions writings --scale 0.05 --repeats 2 "
          "--case permutation 'fifth-order upwind' 'Newton on a line' volumes"),
     )
@@ -102,16 +100,14 @@ def run(arguments: Sequence[str]) -> None:
         asked.print_help()
         raise SystemExit(0 if {"-h", "--help"} & {*rest} else 2)
     rest.remove(name)
-    one = BENCHMARKS[name]
-    command = getattr(importlib.import_module(f"scripts.benchmarks.{one.module}"), name)
+    command = getattr(importlib.import_module(f"scripts.benchmarks.{name}"), name)
     from scripts.benchmarks.tables import recorded
     from veenv.agents.config.args import fail, parse
 
     if options.quick:
-        quick = shlex.split(one.quick or fail(f"{name} has no --quick"))
+        quick = shlex.split(BENCHMARKS[name].quick or fail(f"{name} has no --quick"))
         rest = [*(word.format(folder=options.results) for word in quick), *rest]
     file = options.out or options.results / f"{name}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
     said = shlex.join(["python", "scripts/benchmark.py", *arguments])
     try:
         recorded(name, parse(command, rest), file, said, whole=options.out is None)

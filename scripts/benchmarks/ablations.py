@@ -1,4 +1,4 @@
-"""Ablations: what is slower without each mechanism of the engine, the kernel and the environment.
+"""Ablations: what is slower without each mechanism of the engine and the kernel.
 
 A mechanism is switched off by replacing a few names of modules, in a process of its own. Functions
 that emit the same program without it are not timed; of others both programs are timed interleaved.
@@ -6,7 +6,6 @@ that emit the same program without it are not timed; of others both programs are
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import itertools
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -33,8 +31,7 @@ from veenv.kernel.scalar_program import ScalarProgram
 from veenv.measure.timing import interleaved
 
 COLUMNS = (
-    "mechanism", "lines", "of tests", "rows changed", "time without", "worst row", "first call",
-    "worst first call", "who would miss it", "verdict",
+    "mechanism", "rows changed", "time without", "worst row", "first call", "worst first call",
 )  # fmt: skip
 _KEYS = re.compile(r"key = \d+")
 """What kernels are called by, which depends on the build."""
@@ -74,46 +71,22 @@ def ablations(
     every = Table("mechanism", "row", "time without", "first call without", key=2)
     table.beside["rows"] = every
     for name in named(only, MECHANISMS, "only"):
-        one, number, changed = MECHANISMS[name], 0, list[Ratios]()
-        if one.off:
-            alone = get_context("spawn")
-            with ProcessPoolExecutor(1, mp_context=alone) as pool:
-                number, changed = pool.submit(measured, name, seconds, minutes).result()
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            number, changed = pool.submit(measured, name, seconds, minutes).result()
         for row in changed:
             every.rows.append((name, row[0], *(f"{ratio:.3g}" for ratio in row[1:])))
-        table.add(name, *cells(one, number, changed))
+        table.add(name, *cells(number, changed))
 
 
-def cells(one: Mechanism, number: int, changed: list[Ratios]) -> tuple[Any, ...]:
+def cells(number: int, changed: list[Ratios]) -> list[str]:
     """The cells of a mechanism behind its name; of so many rows some were changed."""
-    lines = (sum(map(lines_of, places)) for places in (one.product, one.tests))
-    ratios = [f"{len(changed)} of {number}" if one.off else "", *[""] * 4]
+    ratios = [f"{len(changed)} of {number}", *[""] * 4]
     if changed:
         for k in (1, 2):
             worst = max(changed, key=lambda row: row[k])
             ratios[2 * k - 1] = f"{geometric_mean([row[k] for row in changed]):.3f}"
             ratios[2 * k] = f"{worst[0]} {worst[k]:.2f}"
-    return *lines, *ratios, one.missed, one.verdict
-
-
-def lines_of(place: str) -> int:
-    """Lines of code of a file, or of some names in it: ``path:name,name``.
-
-    >>> lines_of("scripts/benchmarks/ablations.py:_unknowns")
-    2
-    """
-    path, _, names = place.partition(":")
-    text = Path(path).read_text("utf-8")
-    tree, lines, numbers = ast.parse(text), text.splitlines(), set[int]()
-    wanted = [node for node in ast.walk(tree) if getattr(node, "name", None) in names.split(",")]
-    for node in wanted or tree.body:
-        numbers |= {*range(getattr(node, "lineno", 1), (getattr(node, "end_lineno", 0) or 0) + 1)}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Import | ast.ImportFrom) or (
-                isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant)
-            ):
-                numbers -= {*range(inner.lineno, (inner.end_lineno or 0) + 1)}
-    return sum(bool(lines[k - 1].split("#")[0].strip()) for k in numbers)
+    return ratios
 
 
 def measured(name: str, seconds: float, minutes: float) -> tuple[int, list[Ratios]]:
@@ -242,12 +215,10 @@ def _hessians() -> Iterator[Row]:
 
 
 def _writings(scale: float = 0.3) -> Iterator[Row]:
-    from scripts.benchmarks.functions.writings import PROBLEMS, writings
+    from scripts.benchmarks.functions.writings import PROBLEMS, scaled, writings
 
-    for name, make in PROBLEMS.items():
-        default = make.__defaults__
-        assert default is not None
-        problem = make(max(2, round(scale * default[0])))
+    for name in PROBLEMS:
+        problem = scaled(name, scale)
         for writing, fun in writings(problem).items():
             sparse = veenv.jacve(fun, sparse_representation=True)
             yield Row(f"{name}, {writing}", sparse, lambda n=problem.size: _unknowns(n), True)

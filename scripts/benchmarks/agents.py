@@ -25,6 +25,7 @@ from veenv.agents.training.inputs import Played
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import train
 from veenv.env.random_play import random_episodes
+from veenv.measure.timing import interleaved
 from veenv.search import search
 
 STEPS = {
@@ -204,15 +205,5 @@ def seconds_by_part(name: str) -> dict[str, float]:
         "learning": lambda: learn(state.network, state.opt_state, batch, key=key),
         "whole update": lambda: trainer.step(state, 0.0),
     }
-    return {part: _seconds(call) / trainer.steps_per_update for part, call in parts.items()}
-
-
-def _seconds(call: Callable[[], Any], times: int = 5) -> float:
-    """Returns the least processor seconds of some calls after the first."""
-    jax.block_until_ready(call())
-    least = float("inf")
-    for _ in range(times):
-        began = time.process_time()
-        jax.block_until_ready(call())
-        least = min(least, time.process_time() - began)
-    return least
+    times = interleaved(parts, (), 5, clock=time.process_time)
+    return {part: float(t.min()) / trainer.steps_per_update for part, t in times.items()}

@@ -5,7 +5,7 @@
     python scripts/benchmark.py devices --topologies v6e:2x2 h100 --programs rollouts
     python scripts/benchmark.py devices --parts jacobians rollouts training    # on what JAX finds
 
-What the vendors' compilers say of code, memory, registers and schedules is true of the machine that
+What the vendors' compilers say of code, memory and registers is true of the machine that
 they are told of; how fast the program is there, they do not say.
 """
 
@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -61,8 +60,6 @@ TIMED = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"
 """Tasks whose Jacobians are timed on a device."""
 GOAL = 300
 """Multiplications on RoeFlux_1d; the best published order takes 320."""
-SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
-"""Where libtpu writes the schedules of what it compiles."""
 SETTINGS = {
     "TPU_SKIP_MDS_QUERY": "1",  # these ask no server in the network which machine this is
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -107,15 +104,15 @@ def mesh_of(topology: str) -> Mesh:
 
 def compiled_for(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> tuple[str, ...]:
     """Lowers and compiles a program for devices: what the compiler says, as a row of the table."""
-    for path in Path(SCHEDULES.name).iterdir():
-        path.unlink()
-    began = time.perf_counter()
-    with _said() as log:
-        program = lower(mesh).compile()
-    seconds = time.perf_counter() - began
+    with tempfile.TemporaryFile() as log:
+        began = time.perf_counter()
+        with _stderr_to(log.fileno()):
+            program = lower(mesh).compile()
+        seconds = time.perf_counter() - began
+        log.seek(0)
+        said = log.read().decode(errors="replace")
     memory: Any = program.memory_analysis()
     executable: Any = program.runtime_executable()
-    said = log.read_text(encoding="utf-8", errors="replace")
     used, spilled = registers(said)
     several = exchanges(program.as_text() or "")
     reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
@@ -132,16 +129,15 @@ def compiled_for(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> tup
 
 
 @contextlib.contextmanager
-def _said() -> Iterator[Path]:
-    """A file with what the compilers, which know nothing of `sys.stderr`, print meanwhile."""
-    log, usual = Path(SCHEDULES.name) / "stderr", os.dup(2)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield log
-        finally:
-            os.dup2(usual, 2)
-            os.close(usual)
+def _stderr_to(file: int) -> Iterator[None]:
+    """Leads to a file what the compilers, which know nothing of `sys.stderr`, print meanwhile."""
+    usual = os.dup(2)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        os.dup2(usual, 2)
+        os.close(usual)
 
 
 def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:

@@ -34,6 +34,8 @@ USUAL: dict[Part, tuple[int, ...]] = {
 """Environments that run side by side."""
 KINDS = ("none", "packed", "flat", "graph", "adjacency", "filled")
 """Observations; `filled` writes one number into arrays of the size of `adjacency`."""
+MAX_EDGES = 256
+"""Room for edges in lists of a graph."""
 
 Turn = Callable[[int], int]
 """Plays so many times, and returns how many steps all environments made."""
@@ -52,7 +54,6 @@ def env(
     parts: tuple[Part, ...] = ("play",),
     task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
     num_envs: tuple[int, ...] = (),
-    max_edges: int | None = 256,
     sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
     seconds: float = 2.0,
     repeats: int = 3,
@@ -68,7 +69,6 @@ def env(
             growing size.
         task: tasks to play.
         num_envs: numbers of environments side by side; by default those of each part.
-        max_edges: room for edges in lists of a graph; without it, enough for every order.
         sizes: numbers of equations of the functions of `growth`.
         seconds: length of a measurement, about.
         repeats: measurements, of which the fastest counts.
@@ -79,9 +79,9 @@ def env(
         if part == "play":
             yield from _play(task, counts, how)
         elif part == "observations":
-            yield from _observations(task, counts, max_edges, how)
+            yield from _observations(task, counts, how)
         elif part == "adapters":
-            yield from _adapters(task, counts, max_edges, how)
+            yield from _adapters(task, counts, how)
         else:
             yield from _growth(sizes, counts[0], how)
 
@@ -112,9 +112,7 @@ def _growth(sizes: Sequence[int], num_envs: int, how: How) -> Iterator[Table]:
         table.add(size, *cells)
 
 
-def _observations(
-    task: Sequence[str], num_envs: Sequence[int], max_edges: int | None, how: How
-) -> Iterator[Table]:
+def _observations(task: Sequence[str], num_envs: Sequence[int], how: How) -> Iterator[Table]:
     cores = len(os.sched_getaffinity(0))
     table = Table("task", "observation", "steps/s", "bytes of one", "GB/s written")
     yield table
@@ -123,18 +121,16 @@ def _observations(
             raise ValueError(f"{cores} cores cannot share {count} environments evenly")
         turns, sizes = {}, {}
         for kind in KINDS:
-            turns[kind], sizes[kind] = _observed(name, kind, count, max_edges, cores)
+            turns[kind], sizes[kind] = _observed(name, kind, count, cores)
         for kind, rate in rates(turns, *how).items():
             table.add(name, kind, rate, sizes[kind], f"{rate * sizes[kind] / 1e9:.2f}")
 
 
-def _adapters(
-    task: Sequence[str], num_envs: Sequence[int], max_edges: int | None, how: How
-) -> Iterator[Table]:
+def _adapters(task: Sequence[str], num_envs: Sequence[int], how: How) -> Iterator[Table]:
     table = Table("task", "interface", "environments", "steps/s", "of veenv's own")
     yield table
     missing: set[str] = set()
-    shown: Any = {"observation": "graph", "max_edges": max_edges}
+    shown: Any = {"observation": "graph", "max_edges": MAX_EDGES}
     for name in task:
         one = rates({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))}, *how)
         table.add(name, "gymnasium", 1, one["gymnasium"], "")
@@ -189,13 +185,11 @@ def episodes(environment: VertexEnv, num_envs: int) -> Turn:
     return turn
 
 
-def _observed(
-    name: str, kind: str, num_envs: int, max_edges: int | None, cores: int
-) -> tuple[Turn, int]:
+def _observed(name: str, kind: str, num_envs: int, cores: int) -> tuple[Turn, int]:
     """Compiled random play with observations, and the bytes of one."""
     env = make(name)
     if kind not in ("none", "filled"):
-        env = env.observing(kind, max_edges if kind == "graph" else None)  # type: ignore[arg-type]
+        env = env.observing(kind, MAX_EDGES if kind == "graph" else None)  # type: ignore[arg-type]
     shown = jax.eval_shape(lambda: _look(env, kind, env.init()))
     own_envs = num_envs // cores
 

@@ -13,21 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from scipy.stats import spearmanr
 
 import veenv
 from scripts.benchmarks.functions.case import Case
 from scripts.benchmarks.functions.realistic import REALISTIC
 from scripts.benchmarks.prices import FILE, Measured, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
-from scripts.benchmarks.tables import Table, geometric_mean, named, spearman
+from scripts.benchmarks.tables import Table, geometric_mean, named
 from veenv.graph.program import normalise_argnums
-from veenv.kernel.cpu.size import size_of
 from veenv.kernel.fusing import fuse, trace_point
-from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
+from veenv.kernel.price import counts_of, kernel_counts
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.measure.timing import interleaved, machine
 from veenv.orders.documents import write_text
-from veenv.rules import walk
 from veenv.rules.operations import FILE as WEIGHTS
 
 _LARGEST_KERNEL = 10_000
@@ -127,57 +126,47 @@ def _prices(
 
 def _rows(case: Case, size: int, seconds: float) -> Iterator[Measured]:
     """Counts and measures the forms of a function at a batch."""
-    forms = {name: (jacobian, program, n) for name, jacobian, program, n in _forms(case)}
+    forms = {name: (jacobian, program) for name, jacobian, program in _forms(case)}
     points = case.points(size)
-    methods = {form: jacobian for form, (jacobian, _, _) in forms.items()}
-    ready = compiled(at_batch(methods, size), points)
-    timed = Timings(ready, points, seconds)
-    for form, (jacobian, program, equations) in forms.items():
+    methods = {form: jacobian for form, (jacobian, _) in forms.items()}
+    timed = Timings(compiled(at_batch(methods, size), points), points, seconds)
+    for form, (jacobian, program) in forms.items():
         if program is None:
             fixed, each = counts_of(jax.make_jaxpr(jacobian)(*case.args), points=size)
         else:
             fixed, each = kernel_counts(program)
         measured = float(f"{np.quantile(timed.times[form], 0.25):.4g}")
-        took = float(f"{ready[form].compile:.4g}")
-        length = 0 if program is None else size_of(program)
         counts = (fixed + size * each).round(4).tolist()
-        yield Measured(case.name, form, size, counts, measured, took, equations, length)
+        yield Measured(case.name, form, size, counts, measured)
 
 
-def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None, int]]:
-    """Name and function of each form, its scalar program if it is one kernel, its equations."""
+def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None]]:
+    """Name and function of each form, and its scalar program if it is one kernel."""
     _, fun, args, argnums = case
-
-    def equations(jacobian: Callable[..., Any]) -> int:
-        jaxpr = jax.make_jaxpr(jacobian)(*args)
-        return len(walk.equations(walk.part_of(jaxpr)))
-
     for mode, make in MODES.items():
-        yield mode, make(fun, argnums), None, equations(make(fun, argnums))
+        yield mode, make(fun, argnums), None
     graph = veenv.make_graph(fun, argnums)(*args)
     for order in _ORDERS:
         ids = graph.legal(graph.markowitz() if order == "markowitz" else graph.reverse())
-        jacobian = veenv.jacve(fun, ids, argnums, kernel="xla")
-        yield order, jacobian, None, equations(jacobian)
+        yield order, veenv.jacve(fun, ids, argnums, kernel="xla"), None
         wanted = normalise_argnums(argnums, len(args))
         plain = veenv.jacve(fun, ids, argnums, kernel="xla", pin=False)
         try:
             program = trace_point(plain, args, {}, wanted).program(_LARGEST_KERNEL)
         except CannotFuseError:
             continue
-        fused = veenv.jacve(fun, ids, argnums, kernel="fused")
-        yield f"{order}, one kernel", fused, program, equations(plain)
+        yield f"{order}, one kernel", veenv.jacve(fun, ids, argnums, kernel="fused"), program
 
 
 def _write(out: Path, rows: list[Measured]) -> tuple[dict[str, float], float, float]:
     """Fits and writes; gives numbers, rank correlation, time of the cheapest by the fastest."""
     costs = fitted(rows)
     predicted = [float(np.dot([*costs.values()], row.counts)) for row in rows]
-    rank = spearman(predicted, [row.seconds for row in rows])
+    agreement: Any = spearmanr(predicted, [row.seconds for row in rows])
+    rank = float(agreement.statistic)
     ratio = geometric_mean(chosen(rows, costs))
     notes = {"microseconds": costs, "spearman": round(rank, 4), "chosen": round(ratio, 4)}
     write(out, rows, machine=machine(), **notes)
-    assert costs.keys() == MICROSECONDS.keys()
     return costs, rank, ratio
 
 

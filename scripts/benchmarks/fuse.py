@@ -56,7 +56,7 @@ def fuse(
             loops are measured at 256 and 4,096 of them, functions with points inside at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
         parts: the steps, and systems: solves and factors of one matrix, beside XLA's (six minutes).
-        matrices: names of functions of a matrix; Cholesky, solve and QR by default.
+        matrices: names of functions of a matrix, Cholesky, solve or QR; all by default.
         size: rows of the matrices.
     """
     if "systems" in parts:

@@ -171,13 +171,12 @@ def _decision(table: Table, case: Case, repeats: int) -> None:
     (least,) = orders_of(case, ORDERS[:1]).values()
     orders = {"reverse": graph.reverse(), "least": least}
     traced = {name: _traced(case, ids) for name, ids in orders.items()}
-    programs = {name: program for name, (program, _) in traced.items()}
     runs = compiled({name: kernel for name, (_, kernel) in traced.items()}, args)
     times = {n: t.min() for n, t in Timings(runs, args, 20.0, 2 * repeats).times.items()}
-    counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
-    work = programs["least"].work / programs["reverse"].work
+    work = traced["least"][0].work / traced["reverse"][0].work
     ratios = f"{work:.2f}", f"**{times['least'] / times['reverse']:.2f}**"
-    table.add(case.name, counts["least"], counts["reverse"], *ratios)
+    counts = (graph.cost(ids, "operations") for ids in (least, graph.reverse()))
+    table.add(case.name, *counts, *ratios)
 
 
 def _run_time(table: Table, case: Case, repeats: int, seconds: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,7 @@ def libraries(
     solve: tuple[str, ...] = (),
     batch: tuple[int, ...] = (64, 2048, 65536),
     seconds: float = 0.5,
-    dtype: tuple[str, ...] = ("float32", "float64"),
-    every: bool = False,
+    dtype: tuple[Literal["float32", "float64"], ...] = ("float32", "float64"),
 ) -> Iterator[Table]:
     """Ratios of fused solves to `jit(vmap(solve))`, as the pages of each library call them.
 
@@ -36,12 +35,10 @@ def libraries(
         solve: names of solves; all by default.
         batch: numbers of solves; of other numbers than 2,048 a few solves alone are measured.
         seconds: time after which the rounds for one solve and batch end (at least five).
-        dtype: of all numbers, "float32", "float64" or both.
-        every: measure all solves at each number.
+        dtype: of all numbers.
     """
     from scripts.benchmarks.functions.solves import DERIVATIVES, SCALED, SOLVES
 
-    named(dtype, ("float32", "float64"), "dtype")
     wanted = named(solve, [*SOLVES, *DERIVATIVES], "solve")
     compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
     for known in (SOLVES, DERIVATIVES):
@@ -50,7 +47,7 @@ def libraries(
             mode = one.mode or (lambda fun: fun)
             methods = {"vmap": mode(one.fun), "fused": veenv.fuse(mode(one.fun))}
             few = known is SOLVES and name in SCALED
-            sizes = [n for n in batch if n == _USUAL or every or solve or few]
+            sizes = [n for n in batch if n == _USUAL or solve or few]
             for size, kind in ((size, kind) for size in sizes for kind in dtype):
                 with jax.enable_x64(kind == "float64"):
                     table.add(name, kind, size, *_measured(methods, one.points(size), seconds))

@@ -15,16 +15,11 @@ from scripts.benchmarks.programs import Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, named
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "solve": lambda a, x: jnp.linalg.solve(a, x),
     "Cholesky": lambda a, x: jnp.linalg.cholesky(a),
-    "LU": lambda a, x: jax.lax.linalg.lu(a)[0],
+    "solve": lambda a, x: jnp.linalg.solve(a, x),
     "QR": lambda a, x: jnp.linalg.qr(a),
-    "slope of a likelihood": jax.grad(
-        lambda a, x: x @ jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a), x)
-    ),
 }
 """Of a positive definite matrix and a vector."""
-USUAL = "Cholesky", "solve", "QR"
 _ROUND = 1.0
 """Seconds of the rounds of one size, dtype and batch, at most: there are a hundred of these."""
 
@@ -35,7 +30,7 @@ def linear_algebra(
     """Ratios of fused functions of a matrix to XLA's, of a call and of the first one."""
     table = Table("matrices", "rows", "dtype", "batch", "XLA, µs", "ratio", "first call", key=4)
     yield table
-    names = named(function, FUNCTIONS, "matrices") if function else USUAL
+    names = named(function, FUNCTIONS, "matrices")
     cases = itertools.product(names, size, ("float32", "float64"), batch)
     with jax.enable_x64(True):
         compiled({"": veenv.fuse(jnp.linalg.det)}, (np.eye(2),))  # loads what compiles

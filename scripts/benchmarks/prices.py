@@ -6,15 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 
-from veenv import _compat
-from veenv.kernel.price import MICROSECONDS, counts_of, kernel_seconds, seconds
+from veenv.kernel.price import MICROSECONDS
 from veenv.orders.documents import write_text
-from veenv.rules import walk
 
 FILE = Path(__file__).with_suffix(".json")
 _ABOUT = {
@@ -35,22 +31,6 @@ class Measured:
     batch: int
     counts: list[float]
     seconds: float
-    compile: float
-    equations: int
-    size: int
-
-
-def program_seconds(jaxpr: Any, batch: int) -> float:
-    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel."""
-    for equation in walk.equations(jaxpr):
-        kernel = equation.params.get("kernel")
-        if kernel is not None and equation.primitive.name == _compat.KERNEL:
-            instead = kernel.instead and kernel.instead(batch)
-            if not instead:
-                return kernel_seconds(kernel.program, batch)
-            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.inputs]
-            jaxpr = jax.make_jaxpr(instead)(*shapes)
-    return seconds(counts_of(jaxpr, points=batch), batch)
 
 
 def read(path: Path) -> list[Measured]:

@@ -15,7 +15,7 @@ import numpy as np
 
 import veenv
 from scripts.benchmarks.functions.case import Case
-from scripts.benchmarks.functions.register import SETS
+from scripts.benchmarks.functions.realistic import REALISTIC
 from scripts.benchmarks.programs import MODES, Timings, at_batch, compiled
 from scripts.benchmarks.tables import Table, cell, named
 
@@ -23,7 +23,6 @@ FORMS = ("tune", "auto", "reverse")
 
 
 def realistic(
-    sets: tuple[str, ...] = ("realistic",),
     function: tuple[str, ...] = (),
     batch: tuple[int, ...] = (1, 256),
     budget: str = "6s",
@@ -42,17 +41,15 @@ def realistic(
     It can be stopped and run again: rows that the results have are not measured anew.
 
     Args:
-        sets: of functions, of `scripts/benchmarks/functions/register.py`.
         function: names of functions; all by default. Named ones are measured again.
         batch: numbers of points.
         budget: of `veenv.tune`.
         seconds: time after which the rounds for one function and batch end (at least five).
         memory: GiB that results may take; larger batches are left out.
         file: a Python file with a dictionary `F` of (function, arguments, argnums) by name, to
-            measure instead of the sets.
+            measure instead.
     """
-    chosen = [SETS[name] for name in named(sets, SETS, "sets")]
-    functions = from_file(file) if file else {n: case for one in chosen for n, case in one.items()}
+    functions = from_file(file) if file else REALISTIC
     names = named(function, functions, "function")
     compiled({"": veenv.jacve(jnp.sin, kernel="fused")}, (1.0,))  # loads what compiles
     columns = "function", "batch", "faster mode", "µs", *FORMS, "form of tune", "s"

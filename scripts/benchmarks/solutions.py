@@ -25,8 +25,8 @@ sparse: Any = scipy.sparse  # SciPy's stubs know one kind of `offsets` only
 Solve = Callable[[], tuple[Any, str]]
 """Solves the problem; returns what to compare of the solution, and what it took."""
 
-Ways = dict[str, tuple[tuple[str, ...], Callable[[], Solve]]]
-"""For each way the modules it needs, and what prepares it (jit, colouring)."""
+Ways = dict[str, Callable[[], Solve]]
+"""What prepares each way (jit, colouring)."""
 
 _LONG = 5.0
 """Seconds after which a way is not run again."""
@@ -154,11 +154,11 @@ def integrate(p: Problem) -> Ways:
         return matrix
 
     return {
-        "veenv": ((), lambda: way(_veenv(p, "csc"), SymmetricBDF)),
-        "veenv, SciPy's ordering": ((), lambda: way(_veenv(p, "csc"))),
-        "by hand": ((), lambda: way(p.by_hand)),
-        "asdex": (("asdex",), lambda: way(_asdex(p, "csc"))),
-        "differences, pattern given": ((), lambda: way(jac_sparsity=pattern())),
+        "veenv": lambda: way(_veenv(p, "csc"), SymmetricBDF),
+        "veenv, SciPy's ordering": lambda: way(_veenv(p, "csc")),
+        "by hand": lambda: way(p.by_hand),
+        "asdex": lambda: way(_asdex(p, "csc")),
+        "differences, pattern given": lambda: way(jac_sparsity=pattern()),
     }
 
 
@@ -191,10 +191,10 @@ def newton(p: Problem) -> Ways:
         return _newton(p, lambda x, r: scipy.sparse.linalg.spsolve(jacobian(x), np.asarray(r)))
 
     return {
-        "veenv, solve": ((), lambda: _newton(p, jax.jit(lambda x, r: sparse(x).solve(r)))),
-        "veenv, cg": ((), lambda: products(lambda x: sparse(x).__matmul__)),
-        "asdex, spsolve": (("asdex",), by_colours),
-        "jax.linearize, cg": ((), lambda: products(lambda x: jax.linearize(p.fun, x)[1])),
+        "veenv, solve": lambda: _newton(p, jax.jit(lambda x, r: sparse(x).solve(r))),
+        "veenv, cg": lambda: products(lambda x: sparse(x).__matmul__),
+        "asdex, spsolve": by_colours,
+        "jax.linearize, cg": lambda: products(lambda x: jax.linearize(p.fun, x)[1]),
     }
 
 
@@ -262,10 +262,10 @@ def adjust(p: Problem) -> Ways:
         return solve
 
     return {
-        "veenv, solve": ((), ours),
-        "asdex, spsolve": (("asdex",), by_colours),
-        "least_squares, veenv": ((), lambda: by_scipy(_veenv(p, "csr"))),
-        "least_squares, asdex": (("asdex",), lambda: by_scipy(_asdex(p, "csr"))),
+        "veenv, solve": ours,
+        "asdex, spsolve": by_colours,
+        "least_squares, veenv": lambda: by_scipy(_veenv(p, "csr")),
+        "least_squares, asdex": lambda: by_scipy(_asdex(p, "csr")),
     }
 
 
@@ -298,8 +298,8 @@ def implicit(p: Problem) -> Ways:
         return lineax.AutoLinearSolver(well_posed=None)
 
     return {
-        "veenv.sparse_solver()": (("diffrax",), lambda: way(veenv.sparse_solver)),
-        "diffrax's own": (("diffrax",), lambda: way(auto)),
+        "veenv.sparse_solver()": lambda: way(veenv.sparse_solver),
+        "diffrax's own": lambda: way(auto),
     }
 
 
@@ -341,49 +341,33 @@ def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Ite
       repeats: solutions of each way after the first, fewer of slow ways; the median is shown.
       small: solve for few unknowns: whether all of it works.
     """
+    for peer in ("asdex", "diffrax"):
+        if has(peer):
+            importlib.import_module(peer)  # no first solution pays for it
     table = Table("problem", "ratio", "way", "first", "seconds", "took", "off by")
     yield table
     absent = []
     for name in names:
-        task, solved = TASKS[name], list[_Solved]()
+        task, solvers = TASKS[name], dict[str, Solve]()
+        solved: dict[str, tuple[Any, str, float]] = {}
         size = task.small if small else task.size
-        for way, (needs, prepare) in task.ways(task.problem(size)).items():
-            missing = [module for module in needs if not has(module)]
-            one = None if missing else _first(way, needs, prepare)
-            if one is None:
-                reason = ", ".join(missing) or "a pattern of each primitive"
-                absent.append(f"{name} by {way} (needs {reason})")
+        for way, prepare in task.ways(task.problem(size)).items():
+            start = time.perf_counter()
+            try:
+                solvers[way] = prepare()
+            except ModuleNotFoundError as error:
+                absent.append(f"{name} by {way} (needs {error.name})")
+            except NotImplementedError:
+                absent.append(f"{name} by {way} (needs a pattern of each primitive)")
             else:
-                solved.append(one)
-        solvers = {one.way: one.solve for one in solved}
+                solved[way] = *solvers[way](), round(time.perf_counter() - start, 3)
         times = interleaved(solvers, (), repeats, _LONG, fewest=0)
         seconds = {way: round(float(np.median(t)), 4) for way, t in times.items()}
         rivals = [seconds[way] for way in seconds if "veenv" not in way]
-        for way, _, value, took, first in solved:
-            off = difference(value, solved[0].value)
+        for way, (value, took, first) in solved.items():
+            off = difference(value, next(iter(solved.values()))[0])
             ratio = f"{seconds[way] / min(rivals):.2f}" if rivals else "–"
             cells = str(first), str(seconds[way]), took, f"{off:.1e}"
             table.add(f"{name}, {size:,}", ratio, way, *cells)
     if absent:
         print(f"\nNot measured: {'; '.join(absent)}.", flush=True)
-
-
-class _Solved(NamedTuple):
-    way: str
-    solve: Solve
-    value: Any
-    took: str
-    first: float
-
-
-def _first(way: str, needs: Sequence[str], prepare: Callable[[], Solve]) -> _Solved | None:
-    """The first solution; None where asdex has no pattern of a primitive."""
-    for module in needs:
-        importlib.import_module(module)
-    start = time.perf_counter()
-    try:
-        solve = prepare()
-    except NotImplementedError:
-        return None
-    value, took = solve()
-    return _Solved(way, solve, value, took, round(time.perf_counter() - start, 3))

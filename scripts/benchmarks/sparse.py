@@ -14,7 +14,7 @@ import numpy as np
 
 import veenv
 from scripts.benchmarks.functions.sparse_cases import CASES, DENSE, SparseCase
-from scripts.benchmarks.functions.writings import PROBLEMS, writings
+from scripts.benchmarks.functions.writings import PROBLEMS, scaled, writings
 from scripts.benchmarks.programs import MODES
 from scripts.benchmarks.solutions import TASKS, solutions
 from scripts.benchmarks.tables import Table, has
@@ -102,9 +102,7 @@ def _writings(names: Sequence[str], scale: float, repeats: int) -> Iterator[Tabl
     columns = "problem", "writing", "stored", "equations", "ms", "over", "first", "first over"
     yield (table := Table(*columns, "jacfwd's"))
     for name in names:
-        default = PROBLEMS[name].__defaults__
-        assert default is not None
-        problem = PROBLEMS[name](max(2, round(scale * default[0])))
+        problem = scaled(name, scale)
         x = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1, problem.size))
         runs, first, modes = {}, {}, {}
         for writing, fun in writings(problem).items():

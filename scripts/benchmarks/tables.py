@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from veenv.measure.timing import machine
 from veenv.orders.documents import write_text
@@ -97,12 +96,6 @@ def geometric_mean(ratios: Any) -> float:
     return float(np.exp(np.log(ratios).mean()))
 
 
-def spearman(a: Any, b: Any) -> float:
-    """Spearman's rank correlation."""
-    result: Any = spearmanr(a, b)
-    return float(result.statistic)
-
-
 def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole: bool) -> None:
     """Prints tables, and writes them after each row.
 
@@ -127,7 +120,6 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
             document.update({key: other.as_dict() for key, other in table.beside.items()})
         write_text(file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
-    file.parent.mkdir(parents=True, exist_ok=True)
     for table in tables:
         if not shown:  # which may have set what JAX runs on
             document |= {"machine": machine(), "page": PAGE}

@@ -10,7 +10,6 @@ from veenv.agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +19,8 @@ import jax
 import tyro
 
 import veenv
+from veenv.agents.config.args import fail
+from veenv.env.factory import task_graph
 from veenv.graph.graph import LABELLINGS, Graph, Labelling
 from veenv.orders.order import Order, fingerprint
 from veenv.search import search
@@ -47,21 +48,18 @@ class Config:
     """Where the order files lie."""
 
 
-def main(config: Config) -> int:
-    """Refreshes the files; returns the exit code."""
+def main(config: Config) -> None:
+    """Refreshes the files; what is wrong with the command line or a file is one line."""
     try:
         names = [veenv.tasks.get(name).name for name in config.tasks] or veenv.tasks.list()
         for name in names:
             began = time.perf_counter()
-            task = veenv.tasks.get(name)
-            graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+            graph = task_graph(name)
             messages = update(config.folder, graph, name, candidates_of(graph, name, config))
             seconds = time.perf_counter() - began
             print(f"{name}: {'; '.join(messages)} ({seconds:.0f} s)", flush=True)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        fail(str(error))
 
 
 def candidates_of(graph: Graph, name: str, config: Config) -> list[Order]:
@@ -71,12 +69,8 @@ def candidates_of(graph: Graph, name: str, config: Config) -> list[Order]:
       ValueError: as `veenv.search.search`.
     """
     orders = [
-        Order.from_graph(graph, ids, name, by)
-        for by, ids in (
-            ("reverse", graph.reverse()),
-            ("forward", graph.forward()),
-            ("markowitz", graph.markowitz()),
-        )
+        Order.from_graph(graph, getattr(graph, by)(), name, by)
+        for by in ("reverse", "forward", "markowitz")
     ]
     for cost in LABELLINGS:
         result = search(graph, config.method, cost=cost, budget=config.budget, seed=config.seed)

@@ -20,6 +20,7 @@ import tyro
 
 import veenv
 from veenv.agents.config.args import fail
+from veenv.env.rewards import classical_orders
 from veenv.env.task_set import graphs_of
 from veenv.graph.graph import Graph
 from veenv.orders.documents import parse_object, write_section, write_text
@@ -234,18 +235,14 @@ def hand_in(audit: Audit, order: Order) -> None:
 def of_nothing(name: str, graph: Graph) -> Known:
     """Computes what classical orders and bounds say of a function."""
     problem = prepare(graph)
-    orders = {
-        "forward": graph.forward(),
-        "reverse": graph.reverse(),
-        "Markowitz": graph.markowitz(),
-        "greedy by cost": problem.to_ids(greedy(problem, "cost")),
-    }
-    costs = {rule: graph.cost(graph.legal(ids)) for rule, ids in orders.items()}
+    orders = classical_orders(graph)
+    orders["greedy by cost"] = graph.legal(problem.to_ids(greedy(problem, "cost")))
+    costs = {rule: graph.cost(ids) for rule, ids in orders.items()}
     rule = min(costs, key=costs.__getitem__)
     # The flows behind these bounds take many minutes on the largest functions.
     bound = int(vertex_bounds(problem).sum()) if problem.n <= BOUNDED else 0
-    ids, cost = graph.legal(orders[rule]), costs[rule]
-    return Known(name, cost, rule, cost, bound, ids, found_by=rule, jax=jax.__version__)
+    cost = costs[rule]
+    return Known(name, cost, rule, cost, bound, orders[rule], found_by=rule, jax=jax.__version__)
 
 
 def better(known: Known, graph: Graph, ids: Sequence[int], by: str) -> Known:

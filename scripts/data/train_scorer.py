@@ -15,6 +15,7 @@ import tyro
 from jaxtyping import Float
 
 from veenv.env import TaskDistribution
+from veenv.env.rewards import classical_cost
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.tableau import Tableau
 from veenv.orders.scored import NUM_FEATURES, features, places, scored_order
@@ -64,13 +65,7 @@ def evolve(
     graphs: Sequence[Graph], first: Float[np.ndarray, " F"], generations: int
 ) -> Float[np.ndarray, " F"]:
     """Weights of cheaper orders: what is saved next to the classical orders counts ten times."""
-    classical = [
-        min(
-            graph.cost(order, COST)
-            for order in (graph.reverse(), graph.forward(), graph.markowitz())
-        )
-        for graph in graphs
-    ]
+    classical = [classical_cost(graph, COST) for graph in graphs]
 
     def loss(weights: Float[np.ndarray, " F"]) -> float:
         orders = (scored_order(graph, weights.tolist()) for graph in graphs)

@@ -5,6 +5,7 @@ The pages under docs/internals explain each picture; a test compares pictures, p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -15,77 +16,64 @@ WIDTH, ROW, LEFT = 480, 46, 20
 
 Step = tuple[str, str, str]
 """A file, what it does, and what it passes on."""
-FLOWS: dict[str, tuple[str, tuple[Step, ...]]] = {
-    "jacobian": (
-        "engine",
-        (
-            ("veenv/engine/api.py", "stores the options in a record", "Request"),
-            ("veenv/engine/jacobian.py", "calls the others, shapes the result", "arguments"),
-            ("veenv/graph/program.py", "traces the function, inlines calls", "Program"),
-            ("veenv/graph/linearisation.py", "finds partials by veenv/rules", "Linearisation"),
-            ("veenv/orders/resolve.py", "turns the order into vertex ids", "ids"),
-            ("veenv/engine/alternatives.py", "offers other orders, JAX's modes", "Forms"),
-            ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
-            ("veenv/engine/elimination.py", "multiplies and adds edges", "jaxpr"),
-            ("veenv/engine/form_selection.py", "takes the form of least price", "jaxpr"),
-            ("veenv/engine/materialise.py", "marks values that XLA must store", "to XLA"),
-        ),
+FLOWS: dict[tuple[str, str], tuple[Step, ...]] = {
+    ("engine", "jacobian"): (
+        ("veenv/engine/api.py", "stores the options in a record", "Request"),
+        ("veenv/engine/jacobian.py", "calls the others, shapes the result", "arguments"),
+        ("veenv/graph/program.py", "traces the function, inlines calls", "Program"),
+        ("veenv/graph/linearisation.py", "finds partials by veenv/rules", "Linearisation"),
+        ("veenv/orders/resolve.py", "turns the order into vertex ids", "ids"),
+        ("veenv/engine/alternatives.py", "offers other orders, JAX's modes", "Forms"),
+        ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
+        ("veenv/engine/elimination.py", "multiplies and adds edges", "jaxpr"),
+        ("veenv/engine/form_selection.py", "takes the form of least price", "jaxpr"),
+        ("veenv/engine/materialise.py", "marks values that XLA must store", "to XLA"),
     ),
-    "sparse": (
-        "engine",
-        (
-            ("veenv/graph/program.py", "traces the function", "Program"),
-            ("veenv/engine/repeated/unvmap.py", "writes lax.map as vmap", "Program"),
-            ("veenv/engine/repeated/gather_motion.py", "gathers before it computes", "Program"),
-            ("veenv/engine/repeated/outlining.py", "groups batched regions", "regions"),
-            ("veenv/engine/repeated/batched_region.py", "makes each one equation", "Program"),
-            ("veenv/graph/linearisation.py", "finds partials", "Linearisation"),
-            ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
-            ("veenv/engine/sparse/partials.py", "gathers become entries", "entries"),
-            ("veenv/engine/sparse/indexing.py", "eliminates both kinds", "entries left"),
-            ("veenv/engine/jacobian.py", "collects the blocks", "terms"),
-            ("veenv/engine/sparse/tensor.py", "stores values and pattern", "SparseTensor"),
-        ),
+    ("engine", "sparse"): (
+        ("veenv/graph/program.py", "traces the function", "Program"),
+        ("veenv/engine/repeated/unvmap.py", "writes lax.map as vmap", "Program"),
+        ("veenv/engine/repeated/gather_motion.py", "gathers before it computes", "Program"),
+        ("veenv/engine/repeated/outlining.py", "groups batched regions", "regions"),
+        ("veenv/engine/repeated/batched_region.py", "makes each one equation", "Program"),
+        ("veenv/graph/linearisation.py", "finds partials", "Linearisation"),
+        ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
+        ("veenv/engine/sparse/partials.py", "gathers become entries", "entries"),
+        ("veenv/engine/sparse/indexing.py", "eliminates both kinds", "entries left"),
+        ("veenv/engine/jacobian.py", "collects the blocks", "terms"),
+        ("veenv/engine/sparse/tensor.py", "stores values and pattern", "SparseTensor"),
     ),
-    "kernel": (
-        "kernel",
-        (
-            ("veenv/kernel/fusing.py", "traces the function at one point", "jaxpr"),
-            ("veenv/kernel/building/callbacks.py", "takes error calls out", "jaxpr"),
-            ("veenv/kernel/building/unrolling.py", "unrolls arrays", "scalars"),
-            ("veenv/kernel/building/builder.py", "merges equal operations", "operations"),
-            ("veenv/kernel/ordering.py", "drops what is unused, orders the rest", "ScalarProgram"),
-            ("veenv/kernel/primitive.py", "binds a primitive; vmap sets the batch", "batch"),
-            ("veenv/kernel/cpu/kernel_registry.py", "looks in the process and on disk", "key"),
-            ("veenv/kernel/cpu/codegen.py", "writes vector instructions", "LLVM IR"),
-            ("veenv/kernel/cpu/compile.py", "compiles for this processor", "machine code"),
-            ("veenv/kernel/cpu/records.py", "describes arrays to the driver", "record"),
-            ("veenv/kernel/cpu/driver.c", "loops over the batch, called by XLA", "results"),
-        ),
+    ("kernel", "kernel"): (
+        ("veenv/kernel/fusing.py", "traces the function at one point", "jaxpr"),
+        ("veenv/kernel/building/callbacks.py", "takes error calls out", "jaxpr"),
+        ("veenv/kernel/building/unrolling.py", "unrolls arrays", "scalars"),
+        ("veenv/kernel/building/builder.py", "merges equal operations", "operations"),
+        ("veenv/kernel/ordering.py", "drops what is unused, orders the rest", "ScalarProgram"),
+        ("veenv/kernel/primitive.py", "binds a primitive; vmap sets the batch", "batch"),
+        ("veenv/kernel/cpu/kernel_registry.py", "looks in the process and on disk", "key"),
+        ("veenv/kernel/cpu/codegen.py", "writes vector instructions", "LLVM IR"),
+        ("veenv/kernel/cpu/compile.py", "compiles for this processor", "machine code"),
+        ("veenv/kernel/cpu/records.py", "describes arrays to the driver", "record"),
+        ("veenv/kernel/cpu/driver.c", "loops over the batch, called by XLA", "results"),
     ),
-    "ppo": (
-        "learning",
-        (
-            ("agents/training/loop.py", "steps until the budget is spent", "TrainState"),
-            ("agents/ppo/trainer.py", "compiles one train step", "keys, params"),
-            ("agents/ppo/rollouts.py", "plays episodes", "State"),
-            ("agents/nn/encoding.py", "reads an observation", "features"),
-            ("agents/nn/networks.py", "scores the slots", "logits, value"),
-            ("veenv/env/env.py", "eliminates the chosen vertex", "reward"),
-            ("agents/ppo/gae.py", "compares returns with values", "advantages"),
-            ("agents/ppo/updates.py", "draws minibatches, steps Adam", "Batch"),
-            ("agents/ppo/losses.py", "computes the loss", "gradient"),
-            ("agents/training/best.py", "counts the cheapest orders again", "Order"),
-            ("agents/run/folder.py", "writes orders and metrics", "files"),
-        ),
+    ("learning", "ppo"): (
+        ("agents/training/loop.py", "steps until the budget is spent", "TrainState"),
+        ("agents/ppo/trainer.py", "compiles one train step", "keys, params"),
+        ("agents/ppo/rollouts.py", "plays episodes", "State"),
+        ("agents/nn/encoding.py", "reads an observation", "features"),
+        ("agents/nn/networks.py", "scores the slots", "logits, value"),
+        ("veenv/env/env.py", "eliminates the chosen vertex", "reward"),
+        ("agents/ppo/gae.py", "compares returns with values", "advantages"),
+        ("agents/ppo/updates.py", "draws minibatches, steps Adam", "Batch"),
+        ("agents/ppo/losses.py", "computes the loss", "gradient"),
+        ("agents/training/best.py", "counts the cheapest orders again", "Order"),
+        ("agents/run/folder.py", "writes orders and metrics", "files"),
     ),
 }
-"""By name: the page in docs/internals, and the steps."""
+"""The steps by the page in docs/internals and the name of the picture."""
 
 
-def svg(name: str) -> str:
+def svg(steps: Sequence[Step]) -> str:
     """Returns the picture of a flow."""
-    _, steps = FLOWS[name]
     title = "The files that data passes, top to bottom, what each does, and what it passes on"
     parts = []
     for k, (file, does, out) in enumerate(steps):
@@ -104,5 +92,5 @@ def svg(name: str) -> str:
 
 def write() -> None:
     """Writes all pictures."""
-    for name in FLOWS:
-        (FOLDER / f"flow-{name}.svg").write_text(svg(name), encoding="utf-8")
+    for (_, name), steps in FLOWS.items():
+        (FOLDER / f"flow-{name}.svg").write_text(svg(steps), encoding="utf-8")

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # a checkout is not installe
 
 import veenv
 from scripts.benchmarks.cases import PUBLISHED
-from scripts.docs.pictures import graph_picture
+from scripts.docs.pictures import graph_picture, read
 from veenv.env.observe import ObservationKind
 from veenv.graph.graph import LABELLINGS
 from veenv.orders.shipped import best_for, proved_bound
@@ -67,17 +67,12 @@ names, and is kept as a file in `docs/results`. The pages show excerpts.
 """
 
 
-def document(name: str) -> dict[str, Any]:
-    """A committed result."""
-    return json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-
-
 def table(columns: list[str], rows: list[list[str]]) -> str:
     """A table in Markdown; columns of numbers are right-aligned."""
     number = [
         all(re.fullmatch(r"[-*\d.,e+–… ()]*", row[k]) for row in rows) for k in range(len(columns))
     ]
-    lines = [columns, [" ---: "[1:-1] if right else "---" for right in number], *rows]
+    lines = [columns, ["---:" if right else "---" for right in number], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -85,14 +80,13 @@ def results() -> str:
     """The page of all results that no other page shows as a whole."""
     parts = [BEGINNING]
     for path in sorted((DOCS / "results").glob("*.json")):
-        result = document(path.stem)
+        result = read(f"results/{path.stem}")
         if result["page"] != "docs/results/all.txt":
             continue
         parts.append(f"\n## {path.stem}\n\n`{result['command']}`\n\n{result['machine']}\n")
         for one in result["tables"]:
-            size = f"{len(one['rows'])} rows"
             shown = table(one["columns"], one["rows"])
-            parts.append(f"\n{size}\n\n{shown}")
+            parts.append(f"\n{len(one['rows'])} rows\n\n{shown}")
     return "".join(parts)
 
 
@@ -103,7 +97,7 @@ def excerpt(said: str) -> str:
     wanted, *more = rest.split("; ")
     pairs = [column.split(" as ") for column in wanted.split(" | ")]
     rows = []
-    for k, one in enumerate(document(name)["tables"]):
+    for k, one in enumerate(read(f"results/{name}")["tables"]):
         if number in ("", str(k)) and all(pair[0] in one["columns"] for pair in pairs):
             rows = [
                 dict(zip(reversed(one["columns"]), reversed(row), strict=True))
@@ -225,7 +219,7 @@ def tasks_table(records: Mapping[str, Any]) -> str:
 
 def pages() -> dict[Path, str]:
     """Returns the text that each page should have."""
-    records = json.loads(RECORDS.read_text(encoding="utf-8"))
+    records = read("tasks")
     texts = {PAGE: results(), CATALOGUE: catalogue(records)}
     for path in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
         if path not in texts:
@@ -251,16 +245,15 @@ def main(check: bool = False, trace: bool = False) -> int:
         for name in records:
             path = DOCS / "pictures" / "tasks" / f"{name}.svg"
             path.write_text(graph_picture(veenv.make(name).graph), encoding="utf-8")
-    changed = [
-        path
-        for path, text in pages().items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in changed:
+    changed = 0
+    for path, text in pages().items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
         print(path.relative_to(DOCS.parent))
+        changed += 1
         if not check:
-            path.write_text(pages()[path], encoding="utf-8")
-    return int(bool(changed) and check)
+            path.write_text(text, encoding="utf-8")
+    return int(changed > 0 and check)
 
 
 if __name__ == "__main__":

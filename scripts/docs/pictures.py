@@ -26,6 +26,7 @@ import tyro
 from PIL import Image
 
 import veenv
+from scripts.benchmarks.cases import PUBLISHED
 from scripts.docs import architecture, flows
 from veenv.graph.graph import Graph
 from veenv.graph.layout import Positions, positions
@@ -58,7 +59,7 @@ FUSED = {  # of docs/results/fuse.json
     "Levenberg-Marquardt": "step, a fit",
     "Monte Carlo price": "step, Monte Carlo Greeks",
 }
-PUBLISHED = {
+LABELS = {
     "RoeFlux_1d": "Roe\nflux", "RobotArm_6DOF": "robot\narm", "HumanHeartDipole": "heart\ndipole",
     "PropaneCombustion": "com-\nbustion", "Encoder": "encoder",
 }  # fmt: skip
@@ -145,13 +146,11 @@ def bars(panel: Axes, label: str, series: Mapping[str, Mapping[str, float]]) -> 
 
 def counts() -> dict[str, tuple[int, int | None, int]]:
     """Multiplications of reverse mode, the best published order and the best one here, by task."""
-    goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("agents")}
     by_task = {}
-    for name in PUBLISHED:
+    for name in LABELS:
         graph = veenv.make(name).graph
         best = veenv.best_order(name).counts["multiplications"]
-        published = None if name == "Encoder" else goals[name]
-        by_task[name] = (graph.cost(graph.reverse()), published, best)
+        by_task[name] = (graph.cost(graph.reverse()), PUBLISHED.get(name), best)
     return by_task
 
 
@@ -176,7 +175,7 @@ def gains(path: Path) -> None:
         shares = [float(row[k] or 0) / row[0] for row in known.values()]
         drawn = right.bar(places, shares, 0.25, color=colour, label=label)
         right.bar_label(drawn, [f"{row[k]:,}" for row in known.values()], rotation=90, padding=2)
-    right.set_xticks(range(len(rows)), list(PUBLISHED.values()))
+    right.set_xticks(range(len(rows)), list(LABELS.values()))
     right.set(ylim=(0, 1.9), yticks=[0, 0.5, 1], ylabel="multiplications /\nreverse mode")
     right.legend(loc="upper right", ncols=2, columnspacing=1)
     save(figure, path)
@@ -470,9 +469,8 @@ def screenshots(page: Path) -> None:
             full = name == "phone"
             shot = Image.open(io.BytesIO(tab.screenshot(full_page=full)))
             shot = (_in_columns(shot, 4) if full else shot).convert("RGB").quantize(128)
-            shot.save(
-                FOLDER / f"report-{name}.png", optimize=True
-            )  # few colours: a third of the space
+            # Few colours take a third of the space.
+            shot.save(FOLDER / f"report-{name}.png", optimize=True)
         browser.close()
 
 

@@ -20,11 +20,10 @@ def test_every_word_stands_once_in_the_glossary():
     assert len(words) == len(set(words))
 
 
-@pytest.mark.parametrize("name", flows.FLOWS)
-def test_pages_explain_the_files_of_a_flow_in_its_order(name):
-    picture = flows.FOLDER / f"flow-{name}.svg"
-    assert picture.read_text(encoding="utf-8") == flows.svg(name), "run scripts/docs/pictures.py"
-    page, steps = flows.FLOWS[name]
+@pytest.mark.parametrize(("page", "name"), flows.FLOWS)
+def test_pages_explain_the_files_of_a_flow_in_its_order(page, name):
+    picture, steps = flows.FOLDER / f"flow-{name}.svg", flows.FLOWS[page, name]
+    assert picture.read_text(encoding="utf-8") == flows.svg(steps), "run scripts/docs/pictures.py"
     files = [file for file, _, _ in steps]
     assert all((ROOT / file).exists() for file in files)
     text = (ROOT / "docs" / "internals" / f"{page}.md").read_text(encoding="utf-8")

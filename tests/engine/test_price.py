@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from scripts.benchmarks.prices import FILE, chosen, fitted, program_seconds, read
+from scripts.benchmarks.prices import FILE, chosen, fitted, read
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds
+from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, kernel_seconds, seconds
 
 X = np.linspace(0.3, 1.2, 40_000, dtype=np.float32)
 
@@ -38,7 +38,7 @@ def both(function):
 
 
 def price(fun, batch=1):
-    return program_seconds(jax.make_jaxpr(fun)(X), batch)
+    return seconds(counts_of(jax.make_jaxpr(fun)(X), points=batch), batch)
 
 
 ABOUT = {  # what is predicted for a program, and how many times it for another one

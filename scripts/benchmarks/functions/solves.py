@@ -29,8 +29,7 @@ class Solve:
 
     Attributes:
       fun: of a parameter, and of a key where it is `random`.
-      low: the least parameter.
-      high: the largest.
+      high: the largest parameter; the least is 5.
       tolerance: how far float32 results may be apart in relation to the largest: what the solver
         is asked for, or rounding.
       random: whether it takes a key.
@@ -38,7 +37,6 @@ class Solve:
     """
 
     fun: Callable[..., Any]
-    low: float = 5.0
     high: float = 21.0
     tolerance: float = 1e-4
     random: bool = False
@@ -46,7 +44,7 @@ class Solve:
 
     def points(self, count: int) -> tuple[Any, ...]:
         """The arguments of many solves."""
-        values = jnp.linspace(self.low, self.high, count)
+        values = jnp.linspace(5.0, self.high, count)
         return (values, jax.random.split(jax.random.key(0), count)) if self.random else (values,)
 
 

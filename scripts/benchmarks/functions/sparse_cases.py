@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scripts.benchmarks.functions import sparse_problems as problems
-
-
-class SparseCase(NamedTuple):
-    """A function and the number of its unknowns."""
-
-    fun: Callable[[Any], Any]
-    size: int
+from scripts.benchmarks.functions.sparse_problems import SparseCase
 
 
 def _blocks(z: Any) -> Any:
@@ -121,8 +115,8 @@ _PROBLEMS = (
 
 
 def _made(which: int) -> dict[str, SparseCase]:
-    problems_of_size = ((name, make(n[which])) for name, make, *n in _PROBLEMS if n[which])
-    return {f"{name}, {size:,}": SparseCase(fun, size) for name, (fun, size) in problems_of_size}
+    made = ((name, make(n[which])) for name, make, *n in _PROBLEMS if n[which])
+    return {f"{name}, {case.size:,}": case for name, case in made}
 
 
 CASES |= _made(0)

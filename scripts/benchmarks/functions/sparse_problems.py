@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse
 
-Problem = tuple[Callable[[Any], Any], int]
-"""A function and the number of its unknowns."""
+
+class SparseCase(NamedTuple):
+    """A function and the number of its unknowns."""
+
+    fun: Callable[[Any], Any]
+    size: int
 
 
 def cubes(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +33,7 @@ def trilinear_slopes() -> np.ndarray:
     return ends * np.stack([np.prod(np.delete(factors, d, 2), 2) for d in range(3)], 2) / 8
 
 
-def hexahedra(n: int = 6) -> Problem:
+def hexahedra(n: int = 6) -> SparseCase:
     """Forces at the nodes of hyperelastic cubes, by determinants and inverses at eight points."""
     node, cells = cubes(n)
     places = np.moveaxis(np.indices(node.shape), 0, -1).reshape(-1, 3) / n
@@ -50,10 +54,10 @@ def hexahedra(n: int = 6) -> Problem:
         each = jax.vmap(jax.grad(energy))(u[cells], jnp.asarray(places)[cells])
         return jnp.zeros_like(u).at[cells].add(each).ravel()
 
-    return forces, places.size
+    return SparseCase(forces, places.size)
 
 
-def shell(n: int = 20) -> Problem:
+def shell(n: int = 20) -> SparseCase:
     """Forces on a sheet of triangles: in their planes, and against bending at their edges."""
     node = np.arange(n * n).reshape(n, n)
     a, b, c, d = (x.ravel() for x in (node[:-1, :-1], node[1:, :-1], node[:-1, 1:], node[1:, 1:]))
@@ -85,7 +89,7 @@ def shell(n: int = 20) -> Problem:
         in_planes = jnp.zeros_like(p).at[triangles].add(flat)
         return in_planes.at[hinges].add(jax.vmap(jax.grad(bent))(p[hinges])).ravel()
 
-    return forces, 3 * n * n
+    return SparseCase(forces, 3 * n * n)
 
 
 def triangulated(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,11 +100,11 @@ def triangulated(n: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
-    """A path through n nodes and some more pairs."""
+def pairs(n: int, more: int, nearest: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """A path through n nodes and more pairs, of nodes that are no nearer on a ring of them."""
     rng = np.random.default_rng(0)
-    first = rng.integers(0, n, loops)
-    second = (first + rng.integers(2, n - 1, loops)) % n
+    first = rng.integers(0, n, more)
+    second = (first + rng.integers(nearest, n + 1 - nearest, more)) % n
     return np.append(np.arange(n - 1), first), np.append(np.arange(1, n), second)
 
 
@@ -126,7 +130,7 @@ def pose_error(a: Any, b: Any, turn: Any, move: Any) -> Any:
     return jnp.append(angle / (2 * jnp.sin(angle)) * axis, place)
 
 
-def poses_3d(n: int = 200) -> Problem:
+def poses_3d(n: int = 200) -> SparseCase:
     """Errors of relative poses in space."""
     i, j = pairs(n, n // 2)
     rng = np.random.default_rng(1)
@@ -138,10 +142,10 @@ def poses_3d(n: int = 200) -> Problem:
         each = jax.vmap(pose_error)(p[i], p[j], jnp.asarray(turns), jnp.asarray(moves))
         return each.ravel()
 
-    return errors, 6 * n
+    return SparseCase(errors, 6 * n)
 
 
-def rod(n: int = 500) -> Problem:
+def rod(n: int = 500) -> SparseCase:
     """Forces on an elastic rod: places and twists of its nodes (Bergou et al., 2008)."""
 
     def energy(z: Any) -> Any:
@@ -155,10 +159,10 @@ def rod(n: int = 500) -> Problem:
         twists = q[1:, 3] - q[:-1, 3]
         return jnp.sum((lengths - 1) ** 2) + jnp.sum(bends**2) + jnp.sum(twists**2)
 
-    return jax.grad(energy), 4 * n
+    return SparseCase(jax.grad(energy), 4 * n)
 
 
-def network(n: int = 500) -> Problem:
+def network(n: int = 500) -> SparseCase:
     """A layer of a graph network whose adjacency is a `BCOO` matrix."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(n, n)) * (rng.uniform(size=(n, n)) < 3 / n)
@@ -173,10 +177,10 @@ def network(n: int = 500) -> Problem:
         h = x.reshape(n, 2)
         return jnp.tanh(matrix @ (h @ mix) + h).ravel()
 
-    return layer, 2 * n
+    return SparseCase(layer, 2 * n)
 
 
-def time_steps(n: int = 400) -> Problem:
+def time_steps(n: int = 400) -> SparseCase:
     """Residuals of all steps of a scan that carries the state before."""
 
     def residuals(z: Any) -> Any:
@@ -186,10 +190,10 @@ def time_steps(n: int = 400) -> Problem:
 
         return jax.lax.scan(step, jnp.ones(3), z.reshape(n, 3))[1].ravel()
 
-    return residuals, 3 * n
+    return SparseCase(residuals, 3 * n)
 
 
-def attention(n: int = 100) -> Problem:
+def attention(n: int = 100) -> SparseCase:
     """A layer of a graph network with attention over four neighbours."""
     rng = np.random.default_rng(0)
     i, j = np.repeat(np.arange(n), 4), rng.integers(0, n, 4 * n)
@@ -201,10 +205,10 @@ def attention(n: int = 100) -> Problem:
         shares = scores / jax.ops.segment_sum(scores, i, n)[i]
         return jax.nn.elu(jax.ops.segment_sum(shares[:, None] * h[j], i, n)).ravel()
 
-    return layer, 4 * n
+    return SparseCase(layer, 4 * n)
 
 
-def upwind(n: int = 2000) -> Problem:
+def upwind(n: int = 2000) -> SparseCase:
     """Burgers' equation on a ring, by differences of fifth order against the stream."""
     before, after = [-2, 15, -60, 20, 30, -3], [3, -30, -20, 60, -15, 2]
 
@@ -214,10 +218,10 @@ def upwind(n: int = 2000) -> Problem:
         right = sum(w * near[k] for w, k in zip(after, range(-2, 4), strict=True)) / 60
         return jnp.maximum(u, 0) * left + jnp.minimum(u, 0) * right
 
-    return change, n
+    return SparseCase(change, n)
 
 
-def phases(n: int = 30) -> Problem:
+def phases(n: int = 30) -> SparseCase:
     """An implicit step of the Cahn–Hilliard equation on a periodic grid."""
 
     def spread(w: Any) -> Any:
@@ -228,10 +232,10 @@ def phases(n: int = 30) -> Problem:
         balance = c - jnp.cos(jnp.arange(n * n * 1.0)).reshape(n, n) - 0.1 * spread(drive)
         return jnp.stack([balance, drive - c**3 + c + 0.01 * spread(c)]).ravel()
 
-    return residual, 2 * n * n
+    return SparseCase(residual, 2 * n * n)
 
 
-def pipes(n: int = 1000) -> Problem:
+def pipes(n: int = 1000) -> SparseCase:
     """Heads at nodes and flows in twice as many pipes (Hazen and Williams)."""
     rng = np.random.default_rng(0)
     i = rng.integers(0, n, 2 * n)
@@ -244,4 +248,4 @@ def pipes(n: int = 1000) -> Problem:
         lost = jnp.asarray(rough) * flow * jnp.abs(flow) ** 0.852
         return jnp.concatenate([stored, head[i] - head[j] - lost])
 
-    return residual, 3 * n
+    return SparseCase(residual, 3 * n)

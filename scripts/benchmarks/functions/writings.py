@@ -1,7 +1,7 @@
 """Sparse functions of one flat vector, each in six writings that should cost the same.
 
-`PROBLEMS[name](n)` is a `PointProblem` of a size; `writings(problem)` are its functions by the
-names of the writings.
+`PROBLEMS[name](n)` is a `PointProblem` of a size, and `scaled(name, scale)` one of its usual size
+times a number; `writings(problem)` are its functions by the names of the writings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.benchmarks.functions.sparse_problems import cubes, trilinear_slopes
+from scripts.benchmarks.functions.case import runge_kutta
+from scripts.benchmarks.functions.sparse_problems import cubes, pairs, trilinear_slopes
 
 
 class PointProblem(NamedTuple):
@@ -54,21 +55,9 @@ def stack(parts: Sequence[Any], axis: int = 0) -> Any:
     return jnp.stack(jnp.broadcast_arrays(*parts), axis)
 
 
-def _ends(n: int, more: int) -> tuple[np.ndarray, np.ndarray]:
-    """A chain of n nodes with more edges between any two."""
-    rng = np.random.default_rng(0)
-    i, j = rng.integers(0, n, more), rng.integers(1, n, more)
-    return np.append(np.arange(n - 1), i), np.append(np.arange(1, n), (i + j) % n)
-
-
 def _at_edges(z: Any, n: int, i: np.ndarray, j: np.ndarray) -> tuple[Any, Any]:
     p = z.reshape(n, -1)
     return p[i], p[j]
-
-
-def _between(n: int, i: np.ndarray, j: np.ndarray) -> Callable[[Any], Any]:
-    """Forces at nodes of those on the second end of edges."""
-    return lambda f: jnp.zeros((n, f.shape[1]), f.dtype).at[j].add(f).at[i].add(-f)
 
 
 def turn_of(w: Any) -> Any:
@@ -126,7 +115,7 @@ def _log_last(q: Any) -> Any:
 
 def poses_3d(n: int = 200) -> PointProblem:
     """Logarithms of what rotations at nodes differ by at edges."""
-    i, j = _ends(n, n // 2)
+    i, j = pairs(n, n // 2, nearest=1)
     seen = np.random.default_rng(1).normal(size=(len(i), 4))
 
     def error(p: Any, q: Any, m: Any) -> Any:
@@ -263,7 +252,7 @@ def shell(n: int = 20) -> PointProblem:
 
 def truss(n: int = 300) -> PointProblem:
     """Forces at the nodes of a truss of elastic bars."""
-    i, j = _ends(n, 2 * n)
+    i, j = pairs(n, 2 * n, nearest=1)
 
     def first(a: Any, b: Any) -> Any:
         d = b - a
@@ -283,7 +272,8 @@ def truss(n: int = 300) -> PointProblem:
         return jax.grad(energy)(z.reshape(n, 3)).ravel()
 
     gather = lambda z: _at_edges(z, n, i, j)  # noqa: E731
-    return PointProblem(3 * n, gather, first, last, _between(n, i, j), "energy by grad", by_energy)
+    scatter = lambda f: jnp.zeros((n, 3), f.dtype).at[j].add(f).at[i].add(-f)  # noqa: E731
+    return PointProblem(3 * n, gather, first, last, scatter, "energy by grad", by_energy)
 
 
 def bundle(n: int = 300) -> PointProblem:
@@ -394,10 +384,7 @@ def shooting(n: int = 60) -> PointProblem:
         return jnp.concatenate([x[..., 3:], -push * jnp.sin(turn), up, u[..., :1] - u[..., 1:]], -1)
 
     def step(x: Any, u: Any, slope: Any = slope) -> Any:
-        k1 = slope(x, u)
-        k2 = slope(x + 0.05 * k1, u)
-        k3 = slope(x + 0.05 * k2, u)
-        return x + 0.1 / 6 * (k1 + 2 * k2 + 2 * k3 + slope(x + 0.1 * k3, u))
+        return runge_kutta(lambda y: slope(y, u), x, 0.1)
 
     def gather(z: Any) -> tuple[Any, ...]:
         x, u = z[: 6 * n + 6].reshape(-1, 6), z[6 * n + 6 :].reshape(-1, 2)
@@ -419,7 +406,7 @@ def shooting(n: int = 60) -> PointProblem:
 
 def layer(n: int = 200) -> PointProblem:
     """A layer of messages between neighbours, of four features each."""
-    i, j = _ends(n, n)
+    i, j = pairs(n, n, nearest=1)
     w = np.random.default_rng(1).normal(size=(2, 4, 4)) / 2
 
     def first(a: Any, b: Any) -> Any:
@@ -452,3 +439,10 @@ PROBLEMS: dict[str, Callable[..., PointProblem]] = {
         poses_3d, bricks, tetrahedra, shell, truss, bundle, volumes, reaction, shooting, layer,
     )
 }  # fmt: skip
+
+
+def scaled(name: str, scale: float) -> PointProblem:
+    """A problem of its usual size times a number."""
+    usual = PROBLEMS[name].__defaults__
+    assert usual is not None
+    return PROBLEMS[name](max(2, round(scale * usual[0])))
