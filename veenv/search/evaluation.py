@@ -24,7 +24,7 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import as_path, parse_object, write_bytes
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
-from veenv.search.api import check_method, search
+from veenv.search.api import parse_method, search
 from veenv.tasks.evaluation_sets import evaluation_set, reference, set_names
 
 Policy = Callable[..., Any]
@@ -424,7 +424,7 @@ def _method_of(policy: Any) -> str | None:
     if not isinstance(policy, str):
         return None
     try:
-        check_method(policy)
+        parse_method(policy)
     except ValueError as error:
         if as_path(policy).exists():
             return None
