@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -67,40 +68,39 @@ class Joint:
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
         """Returns tangents of all results for tangents of one operand along `axes` of x."""
-        shape = self.in_shapes[operand]
-
-        def action(t: Array) -> tuple[Array, ...]:
-            return _squeeze(self.forward(operand, t.reshape(shape)), self.out_shapes)
-
-        return self._once((True, operand), key, action, x, axes, shape)
+        return self._along(True, operand, x, axes, key)
 
     def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
         """Returns cotangents of all operands for cotangents of one result along `axes` of x."""
-        shape = self.out_shapes[result]
-
-        def action(g: Array) -> tuple[Array, ...]:
-            return _squeeze(self.backward(result, g.reshape(shape)), self.in_shapes)
-
         if self._before_pull is not None:
             self._before_pull(result)
-        return self._once((False, result), key, action, x, axes, shape)
+        return self._along(False, result, x, axes, key)
+
+    def _along(
+        self, forward: bool, number: int, x: Array, axes: Sequence[int], key: object
+    ) -> tuple[Array, ...]:
+        """Applies one direction, without axes of size one, along `axes` of x."""
+        run, sources, targets = self.forward, self.in_shapes, self.out_shapes
+        if not forward:
+            run, sources, targets = self.backward, targets, sources
+        shape = sources[number]
+
+        def action(v: Array) -> tuple[Array, ...]:
+            results = zip(run(number, v.reshape(shape)), targets, strict=True)
+            return tuple(y.reshape(drop_ones(s)) for y, s in results)
+
+        compute = functools.partial(along_several, action, x, axes, drop_ones(shape))
+        return self._once((forward, number), (key, tuple(axes), x.shape), compute)
 
     def _once(
-        self,
-        way: tuple[bool, int],
-        key: object,
-        action: Callable[[Array], tuple[Array, ...]],
-        x: Array,
-        axes: Sequence[int],
-        shape: Sequence[int],
+        self, way: tuple[bool, int], key: object, compute: Callable[[], tuple[Array, ...]]
     ) -> tuple[Array, ...]:
-        """Runs an action, memoised for the last keys of each direction and argument."""
-        key = (key, tuple(axes), x.shape)
+        """Computes a pass, memoised for the last keys of each direction and argument."""
         last = self._last.setdefault(way, {})
         if key not in last:
             if len(last) == limits.FEW:
                 del last[next(iter(last))]
-            last[key] = along_several(action, x, axes, drop_ones(shape))
+            last[key] = compute()
         return last[key]
 
     def without_forward(self) -> Joint:
@@ -158,10 +158,6 @@ class Joint:
         joint = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
         joint._before_pull = prepare
         return joint
-
-
-def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
-    return tuple(v.reshape(drop_ones(s)) for v, s in zip(values, shapes, strict=True))
 
 
 def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:

@@ -31,15 +31,8 @@ class Affine:
     @property
     def T(self) -> Affine:
         """The transposed index map."""
-        return canonical(
-            self.in_size,
-            self.out_size,
-            self.in_start,
-            self.in_step,
-            self.out_start,
-            self.out_step,
-            self.size,
-        )
+        into, out = (self.in_start, self.in_step), (self.out_start, self.out_step)
+        return canonical(self.in_size, self.out_size, *into, *out, self.size)
 
     @property
     def line(self) -> tuple[int, int] | None:
@@ -108,15 +101,9 @@ def compose(post: Affine, pre: Affine) -> Affine:
     if high < low:
         return empty
     t, s = first + step * low, s + s_step * low
-    return canonical(
-        post.out_size,
-        pre.in_size,
-        post.out_start + post.out_step * t,
-        post.out_step * step,
-        pre.in_start + pre.in_step * s,
-        pre.in_step * s_step,
-        high - low + 1,
-    )
+    out = post.out_start + post.out_step * t, post.out_step * step
+    into = pre.in_start + pre.in_step * s, pre.in_step * s_step
+    return canonical(post.out_size, pre.in_size, *out, *into, high - low + 1)
 
 
 @final

@@ -129,8 +129,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "joint passes of operators": Mechanism(
         ("veenv/linear/joint.py:_once",), (), ("realistic",),
-        {"veenv.linear.joint:Joint._once": lambda self, way, key, action, x, axes, shape: (
-            _along(action, x, axes, shape))},
+        {"veenv.linear.joint:Joint._once": lambda self, way, key, compute: compute()},
     ),
     "two registers of points": Mechanism(
         (_KERNEL + "cpu/size.py:lanes_of", _KERNEL + "cpu/layout.py:_by_registers"), (),
@@ -202,12 +201,6 @@ def _index_arrays(*args: Any) -> Any:
     from veenv.engine.sparse.partials import index_arrays
 
     return index_arrays(*args)
-
-
-def _along(action: Any, x: Any, axes: Any, shape: Any) -> Any:
-    from veenv.linear.linear_map import along_several, drop_ones
-
-    return along_several(action, x, axes, drop_ones(shape))
 
 
 def _plain(program: Any, output: int) -> Any:
