@@ -49,8 +49,8 @@ class SearchResult:
     trace: tuple[tuple[float, int, int], ...]
     method: str
     seed: int
-    ready: bool = True
-    graph: Graph | None = field(default=None, repr=False, compare=False)
+    ready: bool
+    graph: Graph = field(repr=False, compare=False)
 
     @property
     def classical(self) -> tuple[str, Order] | None:
@@ -60,8 +60,6 @@ class SearchResult:
         """
         from veenv.env.rewards import cheaper_classical  # imported late: searches do not need it
 
-        if self.graph is None:
-            return None
         return cheaper_classical(self.graph, self.cost_model, self.cost)
 
     @classmethod
