@@ -155,11 +155,9 @@ class Player:
     @classmethod
     def of(cls, problem: Problem) -> Player:
         """Makes a player of a problem."""
-        core = problem.core
-        scratch = core.bits.copy(), core.ids.copy()
-        if problem.tables is not None:
-            return cls(problem, static_of(problem), np.log(node_sizes(problem)), *scratch)
-        return cls(problem, static_of(problem), np.zeros(0), *scratch)
+        bits, ids = problem.core.bits.copy(), problem.core.ids.copy()
+        sizes = np.zeros(0) if problem.tables is None else np.log(node_sizes(problem))
+        return cls(problem, static_of(problem), sizes, bits, ids)
 
     @property
     def num_features(self) -> int:
