@@ -300,18 +300,15 @@ def evaluate(
             f"seed must be an integer from 0 to 2**32 - 1, or several different ones, got {seed!r}"
         )
     method = _method_of(policy)
-    for option, value, fits in (
-        ("samples", samples, method is None),
-        ("budget", budget, method is not None),
-    ):
-        if value is not None and not fits:
-            kind = "a policy" if option == "samples" else "a method of search"
-            raise ValueError(f"{option} is for {kind}, which {policy!r:.60} is not")
-    limit = None
     if method is not None:
+        if samples is not None:
+            raise ValueError(f"samples is for a policy, which {policy!r:.60} is not")
         budget = BUDGET if budget is None else budget
         play, samples, limit = partial(_searched, method, budget), 1, str(budget)
     else:
+        if budget is not None:
+            raise ValueError(f"budget is for a method of search, which {policy!r:.60} is not")
+        limit = None
         samples = SAMPLES if samples is None else samples
         if samples < 1:
             raise ValueError(f"samples must be an integer of at least 1, got {samples}")
