@@ -32,7 +32,7 @@ def sections(
         "source": f"Source: {escape(task.source)}" if task.source else "",
         "headline": _headline(subject, totals, proof, bars),
         "facts": _facts(subject),
-        "totals": _totals(subject, games),
+        "totals": _totals(subject, totals),
         "proof": _proof(proof),
         "times": _times(bars, missing, batch),
         "order": escape(", ".join(map(str, subject.ids()["this order"]))),
@@ -121,9 +121,8 @@ def _facts(subject: Subject) -> str:
     return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
 
 
-def _totals(subject: Subject, games: Mapping[str, Sequence[PlayedElimination]]) -> str:
+def _totals(subject: Subject, totals: Mapping[str, int]) -> str:
     """Builds the rows of the table of counts, with a bar each."""
-    totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
     most, ids = max([1, *totals.values()]), subject.ids()
     rows = []
     for name, total in totals.items():
