@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import binding as llvm
 
-from veenv.graph.graph import Graph
 from veenv.graph.identity import digest_of_jaxpr
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
@@ -103,12 +102,6 @@ def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
         tuple(np.shape(x)) if isinstance(x, (*_NUMBERS, jax.core.Tracer)) else None
         for x in jax.tree.leaves(tuple(args))
     )
-
-
-def graph_of(program: Program, *, holomorphic: bool) -> Graph:
-    """Returns the graph whose orders `jacve` takes."""
-    by_complex = holomorphic and are_analytic(program.equations)
-    return linearise(program, holomorphic=by_complex).graph
 
 
 def where() -> Mapping[str, str]:
@@ -190,11 +183,7 @@ class Tuning:
             raise TypeError(f"fun must be callable, got {fun!r}")
         if batch is not None and (isinstance(batch, bool) or operator.index(batch) < 1):
             raise ValueError(f"batch must be a positive number of points, got {batch!r}")
-        self._name, self._args, self._batch = (
-            getattr(fun, "__name__", type(fun).__name__),
-            args,
-            batch,
-        )
+        self._name, self._args = getattr(fun, "__name__", type(fun).__name__), args
         self._has_aux, self._holomorphic = kinds
         self._fun = hiding_aux(fun, self._has_aux)
         if argnums is None and any(kinds):
@@ -203,7 +192,7 @@ class Tuning:
         several = range(len(args)) if self._argnums is None else self._argnums
         wanted = normalise_argnums(several, len(args))
         self._point = Point.of(args, wanted, _batched(in_axes, args))
-        self._cache, self._seed = cache, seed
+        self._batch, self._cache, self._seed = batch, cache, seed
         self._began, self._seconds, self._end = began, seconds, began + seconds
         self._where = where()
         self._contest = Contest(self._prepare, self._end, left.is_set)
@@ -227,7 +216,8 @@ class Tuning:
         modes = own_modes(inputs, outputs)
         self._usual = [AUTO, *modes]
         try:
-            graph = graph_of(program, holomorphic=self._holomorphic)
+            by_complex = self._holomorphic and are_analytic(program.equations)  # as `jacve` does
+            graph = linearise(program, holomorphic=by_complex).graph
         except (TypeError, ValueError, NotImplementedError):
             graph = None  # no graph, no elimination: JAX's own modes remain
             self._usual = modes
