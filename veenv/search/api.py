@@ -106,7 +106,7 @@ def search(
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
     """Evaluates the orders that a plugin proposes."""
-    first, further = propose(race.problem, proposer, seed, size, race.wanted)
+    first, further = propose(race, proposer, seed, size)
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
     consider(race.problem, tracker, further)
@@ -147,7 +147,7 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
     if proposer is None:
         return starts
     with tracker.limited_to(_SHARE_OF_ADVICE):
-        first, further = propose(race.problem, proposer, seed, _ADVICE, race.wanted)
+        first, further = propose(race, proposer, seed, _ADVICE)
         consider(race.problem, tracker, chain([first], further))
     known = any(np.array_equal(tracker.order, start) for start in starts)
     return starts if known else [tracker.order, *starts]
