@@ -58,17 +58,11 @@ def make_tape(problem: Problem) -> Tape:
     usual = _STRIDE_SCALAR if problem.tables is None else _STRIDE_ARRAY
     stride = max(usual, -(-n // most))
     num = n // stride + 1
-    return Tape(
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros((2, num, *core.bits.shape), np.uint64),
-        np.zeros((2, num, *core.ids.shape), np.int32),
-        core.bits.copy(),
-        core.ids.copy(),
-        stride,
-    )
+    order, costs, trial, trial_costs = (np.zeros(n, np.int64) for _ in range(4))
+    bits = np.zeros((2, num, *core.bits.shape), np.uint64)
+    ids = np.zeros((2, num, *core.ids.shape), np.int32)
+    now = core.bits.copy(), core.ids.copy()
+    return Tape(order, costs, trial, trial_costs, bits, ids, *now, stride)
 
 
 def set_determined(core: Any) -> Any:
