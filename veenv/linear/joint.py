@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -17,6 +18,7 @@ from veenv.linear.linear_map import Operator, along_several, drop_ones
 Pairs = Sequence[tuple[int, int]]
 
 
+@dataclass(eq=False, repr=False)
 class Joint:
     """Linearisation of an equation with several results and operands.
 
@@ -27,23 +29,19 @@ class Joint:
       forward: (operand, tangent) → the tangent of every result.
       backward: (result, cotangent) → the cotangent of every operand.
       results: of the equation, where they were computed with the linearisation.
+      before_pull: called with a result before its cotangents are pulled back.
     """
 
-    def __init__(
-        self,
-        out_shapes: Sequence[tuple[int, ...]],
-        in_shapes: Sequence[tuple[int, ...]],
-        dtype: Any,
-        forward: Callable[[int, Array], tuple[Array, ...]],
-        backward: Callable[[int, Array], tuple[Array, ...]],
-        results: Sequence[Any] | None = None,
-    ):
-        self.results = results
-        self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
-        self.dtype = dtype
-        self.forward, self.backward = forward, backward
-        self._before_pull: Callable[[int], None] | None = None
-        self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
+    out_shapes: Sequence[tuple[int, ...]]
+    in_shapes: Sequence[tuple[int, ...]]
+    dtype: Any
+    forward: Callable[[int, Array], tuple[Array, ...]]
+    backward: Callable[[int, Array], tuple[Array, ...]]
+    results: Sequence[Any] | None = None
+    before_pull: Callable[[int], None] | None = None
+    _last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = field(
+        default_factory=dict, init=False
+    )
 
     def map(
         self,
@@ -72,8 +70,8 @@ class Joint:
 
     def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
         """Returns cotangents of all operands for cotangents of one result along `axes` of x."""
-        if self._before_pull is not None:
-            self._before_pull(result)
+        if self.before_pull is not None:
+            self.before_pull(result)
         return self._along(False, result, x, axes, key)
 
     def _along(
@@ -115,8 +113,7 @@ class Joint:
                 tangents.append(_combined(matrix, shape, t, ()))
             return tuple(tangents)
 
-        ways = forward, self.backward
-        return Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
+        return replace(self, forward=forward)
 
     def without_backward(
         self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
@@ -154,10 +151,7 @@ class Joint:
                     pulled.append(_combined(matrix, shape, g, diagonal(result, operand) or ()))
             return tuple(pulled)
 
-        ways = self.forward, backward
-        joint = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
-        joint._before_pull = prepare
-        return joint
+        return replace(self, backward=backward, before_pull=prepare)
 
 
 def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:
