@@ -32,9 +32,9 @@ class Race:
     Attributes:
       problem: the problem.
       began: `time.perf_counter` when the caller was called.
-      given: vertex ids to start from, or None.
+      initial: vertex ids to start from, or None.
       tracker: the search's; None until its first order is evaluated.
-      found: vertex ids and cost of the order of a method that finds just one.
+      outcome: vertex ids and cost of the order of a method that finds just one.
       bound: proven lower bound that goes with it.
       evaluations: orders that the fallback has evaluated.
       ready: whether the method has evaluated something, or ended.

@@ -57,13 +57,13 @@ def _headline(
     cards = [
         (f"{total:,}", _unit(subject), _optimal(subject, total)),
         (ratio, f"of {best} ({classical[best]:,})", "the cheapest classical order"),
+        *_speed(bars),
         (
             "right" if proof.passed else "WRONG",
             f"largest relative error {proof.error:.1e}".replace("-", "\u2011"),
             f"{proof.entries} entries at {proof.points} points, float64",
         ),
     ]
-    cards[2:2] = _speed(bars)
     return "".join(
         f"<li><strong>{escape(a)}</strong> <span>{escape(b)}</span> <small>{escape(c)}</small></li>"
         for a, b, c in cards
