@@ -157,7 +157,6 @@ def insert(front, members, digest, cost, rest, parent, move, cutoff):
         front.sets[entry] = members
         front.digest[entry] = digest
         front.rest[entry] = rest
-        front.closed[entry] = False
     elif front.cost[entry] <= cost:
         return
     front.cost[entry] = cost

@@ -284,10 +284,7 @@ def copy_state(target, target_ids, source, source_ids):
 
 @compiled
 def order_costs(core, order, costs):
-    """Writes the cost of each elimination of `order` (int64 [n]) into `costs`; returns the sum."""
+    """Writes the cost of each elimination of `order` (int64 [n]) into `costs`."""
     bits, ids = core.bits.copy(), core.ids.copy()
-    total = np.int64(0)
     for i in range(order.shape[0]):
         costs[i] = eliminate(core, bits, ids, order[i])
-        total += costs[i]
-    return total
