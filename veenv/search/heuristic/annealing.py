@@ -200,7 +200,8 @@ def _rotate(trial, source, length, target):
 def random_move(trial, where, starts, neighbours, rng):
     """Changes an order, int64 [n], by one random move; returns the window (lo, hi).
 
-    `where` has the position of each vertex, int64 [n]; the others are as of `_neighbours`.
+    `where` has the position of each vertex, int64 [n]; `starts` and `neighbours` list
+    the neighbours of each in the original graph.
     """
     n = trial.shape[0]
     kind = random_below(rng, 16)

@@ -99,7 +99,7 @@ def _part(core, bits, ids, place, nodes, length, part_bits, part_ids, before):
 
 @compiled
 def _pairs(bits, length, starts, neighbours):
-    """Lists neighbours among the first `length` nodes as offsets and list, within its room."""
+    """Lists neighbours among the first `length` nodes as offsets and list, which has room."""
     count = 0
     for i in range(length):
         starts[i] = count
@@ -108,11 +108,10 @@ def _pairs(bits, length, starts, neighbours):
             while rest != ZERO:
                 u = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
-                if u < length and count < neighbours.shape[0]:
+                if u < length:
                     neighbours[count] = u
                     count += 1
     starts[length] = count
-    return count
 
 
 @compiled
