@@ -10,8 +10,6 @@ Scalars and arrays have features of their own, and so need weights of their own,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numba.extending import overload
 
@@ -142,22 +140,21 @@ def play(core, bits, ids, static, sizes, weights, order):
         position += 1
 
 
-@dataclass(frozen=True)
 class Player:
-    """Plays greedy games on one problem."""
+    """Plays greedy games on one problem.
 
-    problem: Problem  # the problem
-    static: np.ndarray  # float64 [n, S]; static features of every vertex
-    sizes: np.ndarray  # float64 [N]; logarithms of the elements of every node; [0] for scalars
-    bits: np.ndarray  # uint64 [3, N, W]; scratch
-    ids: np.ndarray  # int32 [N, N]; scratch
+    Attributes:
+      problem: the problem.
+      static: static features of every vertex, float64 [n, S].
+      sizes: logarithms of the elements of every node, float64 [N]; [0] for scalars.
+      bits: scratch, uint64 [3, N, W].
+      ids: scratch, int32 [N, N].
+    """
 
-    @classmethod
-    def of(cls, problem: Problem) -> Player:
-        """Makes a player of a problem."""
-        bits, ids = problem.core.bits.copy(), problem.core.ids.copy()
-        sizes = np.zeros(0) if problem.tables is None else np.log(node_sizes(problem))
-        return cls(problem, static_of(problem), sizes, bits, ids)
+    def __init__(self, problem: Problem):
+        self.problem, self.static = problem, static_of(problem)
+        self.sizes = np.zeros(0) if problem.tables is None else np.log(node_sizes(problem))
+        self.bits, self.ids = problem.core.bits.copy(), problem.core.ids.copy()
 
     @property
     def num_features(self) -> int:
@@ -166,8 +163,6 @@ class Player:
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
         """Plays a game by weights, float64 [K]; returns its order, int64 [n], and its cost."""
-        order = np.zeros(self.problem.n, np.int64)
-        total = play(
-            self.problem.core, self.bits, self.ids, self.static, self.sizes, weights, order
-        )
+        core, order = self.problem.core, np.zeros(self.problem.n, np.int64)
+        total = play(core, self.bits, self.ids, self.static, self.sizes, weights, order)
         return order, int(total)
