@@ -23,8 +23,6 @@ Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int] |
 One that takes long over an order may give None in between: a search whose time is up ends there.
 """
 
-_EXTRAS = {"policy": "pip install 'veenv[agents]' has what it needs"}
-
 # Filled by register_method only, never on import.
 _registered: dict[str, Proposer] = {}
 
@@ -71,7 +69,7 @@ def find_method(name: str) -> Proposer | None:
         try:
             return point.load()
         except ImportError as error:
-            missing = f"; {_EXTRAS[name]}" if name in _EXTRAS else ""
+            missing = "; pip install 'veenv[agents]' has what it needs" if name == "policy" else ""
             raise ValueError(f"method {name!r} cannot be loaded: {error}{missing}") from error
     return None
 
