@@ -15,10 +15,9 @@ elimination orders, Naumann & Gottschling (2003).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from veenv.search.kernels.compilation import (
     ONE,
@@ -28,7 +27,7 @@ from veenv.search.kernels.compilation import (
     random_below,
     random_unit,
 )
-from veenv.search.kernels.kernels import ScalarCore, copy_state, eliminate
+from veenv.search.kernels.kernels import by_core, copy_state, eliminate
 from veenv.search.problem import MAX_BYTES, Problem
 
 _STRIDE_SCALAR = 6
@@ -65,16 +64,16 @@ def make_tape(problem: Problem) -> Tape:
     return Tape(order, costs, trial, trial_costs, bits, ids, *now, stride)
 
 
-def set_determined(core: Any) -> Any:
-    """Returns whether the set of eliminated vertices alone decides the state; for kernels."""
-    raise TypeError("set_determined is called from compiled code only")
+def _always(core):
+    return True
 
 
-@overload(set_determined, strict=False)
-def _set_determined(core: Any) -> Any:
-    if core.instance_class is ScalarCore:
-        return lambda core: True
-    return lambda core: False
+def _never(core):
+    return False
+
+
+set_determined = by_core(_always, _never)
+"""Returns whether the set of eliminated vertices alone decides the state; for compiled callers."""
 
 
 @compiled

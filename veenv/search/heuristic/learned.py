@@ -11,7 +11,6 @@ Scalars and arrays have features of their own, and so need weights of their own,
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import overload
 
 from veenv.search.heuristic.features import (
     ARRAYS,
@@ -26,7 +25,7 @@ from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
 from veenv.search.kernels.kernels import (
     PRED,
     SUCC,
-    ScalarCore,
+    by_core,
     copy_state,
     cost_of,
     degree,
@@ -43,20 +42,16 @@ def num_weights(hidden: int, num_features: int) -> int:
     return num_features + hidden * (num_features + 2)
 
 
-def _look(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    """Writes the features of a vertex; for compiled callers."""
-    raise TypeError("_look is called from compiled code only")
+def _look_at_scalar(core, bits, ids, ins, outs, static, sizes, prices, v, features):
+    observe_scalar(core, bits, ids, ins, outs, static, v, features)
 
 
-@overload(_look, strict=False)
-def _look_at(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: (
-            observe_scalar(core, bits, ids, ins, outs, static, v, features)
-        )
-    return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: observe_array(
-        core, bits, ids, ins, outs, static, sizes, prices, v, features
-    )
+def _look_at_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
+    observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features)
+
+
+_look = by_core(_look_at_scalar, _look_at_array)
+"""Writes the features of a vertex; for compiled callers."""
 
 
 @compiled
