@@ -96,23 +96,23 @@ def search(
     race = Race(problem, limit, began, initial, seed)
     if proposer is not None:
         proposing = proposer
-        race.run(lambda: _consider(race, proposing, seed, size), callback)
+        race.run(lambda: _consider(race, proposing, size), callback)
     elif name in _IMPROVING:
-        race.run(lambda: _improve(race, name, seed), callback)
+        race.run(lambda: _improve(race, name), callback)
     else:
         race.run(lambda: _construct(race, name), callback)
-    return SearchResult.of(race, method, seed)
+    return SearchResult.of(race, method)
 
 
-def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
+def _consider(race: Race, proposer: Proposer, size: int | None) -> None:
     """Evaluates the orders that a plugin proposes."""
-    first, further = propose(race, proposer, seed, size)
+    first, further = propose(race, proposer, size)
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
     consider(race.problem, tracker, further)
 
 
-def _improve(race: Race, name: str, seed: int) -> None:
+def _improve(race: Race, name: str) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
     kind = name if name != "auto" else "exact" if problem.n <= _SMALL else "anneal"
@@ -123,13 +123,13 @@ def _improve(race: Race, name: str, seed: int) -> None:
         bounds = vertex_bounds(problem)
         tracker.raise_bound(int(bounds.sum()))
     if name == "auto" and problem.n > LARGE and race.initial is None:
-        starts = _advised(race, tracker, starts, seed)
+        starts = _advised(race, tracker, starts)
     if tracker.done():
         return
     if kind == "exact":
-        _prove(problem, tracker, starts, bounds, seed)
+        _prove(race, tracker, starts, bounds)
     else:
-        anneal(problem, tracker, starts, seed)
+        anneal(problem, tracker, starts, race.seed)
 
 
 def _affordable_bounds(tracker: Tracker, n: int) -> bool:
@@ -138,7 +138,7 @@ def _affordable_bounds(tracker: Tracker, n: int) -> bool:
     return n <= _BOUNDED and share <= tracker.seconds_left()
 
 
-def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
+def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray]) -> list[np.ndarray]:
     """Returns starts, best first, with the pretrained policy's best order if it is installed."""
     try:
         proposer = find_method("policy")
@@ -147,7 +147,7 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
     if proposer is None:
         return starts
     with tracker.limited_to(_SHARE_OF_ADVICE):
-        first, further = propose(race, proposer, seed, _ADVICE)
+        first, further = propose(race, proposer, _ADVICE)
         consider(race.problem, tracker, chain([first], further))
     known = any(np.array_equal(tracker.order, start) for start in starts)
     return starts if known else [tracker.order, *starts]
@@ -190,15 +190,14 @@ def _starts(problem: Problem) -> list[np.ndarray]:
     return sorted(orders, key=problem.total)
 
 
-def _prove(
-    problem: Problem, tracker: Tracker, starts: list[np.ndarray], bounds: np.ndarray, seed: int
-) -> None:
+def _prove(race: Race, tracker: Tracker, starts: list[np.ndarray], bounds: np.ndarray) -> None:
     """Proves by A*, after a quick search for an order that prunes; anneals in the time left."""
+    problem = race.problem
     if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
         return
     with tracker.limited_to(0.02 if problem.n <= _FEW else 0.2):
-        anneal(problem, tracker, starts, seed)
+        anneal(problem, tracker, starts, race.seed)
     if tracker.done():
         return
     if not solve_astar(problem, tracker, make_patterns(problem, tracker, bounds)):
-        anneal(problem, tracker, [tracker.order], seed + 1)
+        anneal(problem, tracker, [tracker.order], race.seed + 1)

@@ -75,7 +75,7 @@ def find_method(name: str) -> Proposer | None:
 
 
 def propose(
-    race: Race, proposer: Proposer, seed: int, size: int | None
+    race: Race, proposer: Proposer, size: int | None
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
     """Returns a method's proposals as local orders: the best guess, and at most `size` others.
 
@@ -83,7 +83,7 @@ def propose(
       ClosedError: if the orders are not wanted any more.
       ValueError: if it proposes nothing, or something that is no order of the graph.
     """
-    orders = _orders(race, proposer(race.problem.graph, race.problem.cost_model, seed))
+    orders = _orders(race, proposer(race.problem.graph, race.problem.cost_model, race.seed))
     for first in orders:
         return first, orders if size is None else islice(orders, size)
     raise ValueError("the method proposes no order")

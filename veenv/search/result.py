@@ -63,13 +63,12 @@ class SearchResult:
         return cheaper_classical(self.graph, self.cost_model, self.cost)
 
     @classmethod
-    def of(cls, race: Race, method: str, seed: int) -> SearchResult:
+    def of(cls, race: Race, method: str) -> SearchResult:
         """Builds the result of a race that is over.
 
         Args:
           race: the race.
           method: the method asked for.
-          seed: the seed.
 
         Raises:
           RuntimeError: if the search and the graph count the order found differently (a bug).
@@ -93,7 +92,7 @@ class SearchResult:
             seconds=race.seconds(),
             trace=tuple(trace),
             method=method,
-            seed=seed,
+            seed=race.seed,
             ready=race.ready,
             graph=graph,
         )
