@@ -430,9 +430,12 @@ def _method_of(policy: Any) -> str | None:
 
 
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
-    """Returns the function that plays an environment."""
+    """Returns the function that plays an environment, of a policy or a file of one."""
     if isinstance(policy, str | os.PathLike):
-        policy = _read_policy(policy)
+        readers = [point.load() for point in entry_points(group=POLICIES)]
+        if not readers:
+            raise ValueError(f"no installed package reads policies from files such as {policy}")
+        policy = readers[0](policy)
     if hasattr(policy, "as_policy"):
         return policy.as_policy(env)
     if callable(policy):
@@ -441,13 +444,6 @@ def _policy_for(policy: Any, env: VertexEnv) -> Policy:
         "expected a function of key, observations and masks, an object with as_policy, a method of "
         f"search or a run folder, got {type(policy).__name__}: {policy!r:.60}"
     )
-
-
-def _read_policy(path: str | os.PathLike[str]) -> Any:
-    readers = [point.load() for point in entry_points(group=POLICIES)]
-    if not readers:
-        raise ValueError(f"no installed package reads policies from files such as {path}")
-    return readers[0](path)
 
 
 def _name_of(policy: Any) -> str:
