@@ -50,13 +50,12 @@ def _headline(
     subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Timing]
 ) -> str:
     """Builds the figures in large print."""
-    classical = {name: totals[name] for name in CLASSICAL}
-    best = min(classical, key=lambda name: classical[name])
+    best = min(CLASSICAL, key=lambda name: totals[name])
     total = totals["this order"]
-    ratio = f"{total / classical[best]:.3f}" if classical[best] else "–"
+    ratio = f"{total / totals[best]:.3f}" if totals[best] else "–"
     cards = [
         (f"{total:,}", _unit(subject), _optimal(subject, total)),
-        (ratio, f"of {best} ({classical[best]:,})", "the cheapest classical order"),
+        (ratio, f"of {best} ({totals[best]:,})", "the cheapest classical order"),
         *_speed(bars),
         (
             "right" if proof.passed else "WRONG",
