@@ -287,12 +287,9 @@ def evaluate(
       >>> result.rows[0].task, result.rows[0].classical <= min(result.rows[0].costs)
       ('Robertson', True)
     """
-    if isinstance(tasks, TaskDistribution):
-        if cost not in ("multiplications", tasks.env.cost):
-            raise ValueError(f"the tasks have a cost model of their own, {tasks.env.cost}")
-        played = tasks
-    else:
-        played = TaskDistribution.of(tasks, cost)
+    played = tasks if isinstance(tasks, TaskDistribution) else TaskDistribution.of(tasks, cost)
+    if cost not in ("multiplications", played.env.cost):
+        raise ValueError(f"the tasks have a cost model of their own, {played.env.cost}")
     seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     valid = all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds)
     if not seeds or not valid or len({*seeds}) < len(seeds):
