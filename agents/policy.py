@@ -71,7 +71,7 @@ def policy_orders(
     problem, rng = prepare(graph, cost), np.random.default_rng(seed)
     if weights is None:
         weights = pretrained("scalar" if problem.tables is None else "arrays")
-    player = Player.of(problem)
+    player = Player(problem)
     yield problem.to_ids(player.play(weights)[0])
     game = 0
     while True:

@@ -101,7 +101,7 @@ class Opponent:
     @classmethod
     def of(cls, graph: Graph) -> Opponent:
         """Prepares a graph to be played."""
-        return cls(Player.of(prepare(graph)), classical_cost(graph, "multiplications"))
+        return cls(Player(prepare(graph)), classical_cost(graph, "multiplications"))
 
     def play(self, weights: np.ndarray) -> float:
         """The logarithm of the cost of a game over that of the best classical order."""

@@ -70,8 +70,8 @@ def test_concurrent_writers_leave_a_whole_file(cache):
     path = cache / "order.json"
     orders = [graph.forward(), graph.reverse()] * 20
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda ids: auto._store(path, graph, ids), orders))
-    assert auto._load(path, graph) in orders
+        list(pool.map(lambda ids: veenv.Order.from_graph(graph, ids).save(path), orders))
+    assert veenv.Order.load(path).ids_for(graph) in orders
     assert [p.name for p in cache.iterdir()] == ["order.json"]
 
 

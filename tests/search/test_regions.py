@@ -66,7 +66,7 @@ def test_annealing_by_regions_keeps_to_the_orders_that_a_graph_allows():
 def test_a_game_by_a_score_costs_what_the_graph_counts(task_graph):
     rng = np.random.default_rng(0)
     for problem in problems(task_graph):
-        player = learned.Player.of(problem)
+        player = learned.Player(problem)
         for hidden in (0, 3):
             weights = rng.normal(size=learned.num_weights(hidden, player.num_features))
             order, cost = player.play(weights)
@@ -77,7 +77,7 @@ def test_a_game_by_a_score_costs_what_the_graph_counts(task_graph):
 def test_a_score_can_be_a_greedy_rule(task_graph):
     """The first feature is what an elimination costs, which is kept up to date."""
     for problem in (*(prepare(scalars(seed)) for seed in range(5)), prepare(task_graph("MLP"))):
-        player = learned.Player.of(problem)
+        player = learned.Player(problem)
         weights = np.zeros(learned.num_weights(0, player.num_features))
         weights[0] = 1.0
         assert player.play(weights)[0].tolist() == greedy(problem, "cost").tolist()
@@ -90,4 +90,4 @@ def test_games_by_a_score_keep_to_the_orders_that_a_graph_allows():
     for seed in range(10):
         graph = waiting_graph(seed, ())
         problem = prepare(graph)
-        assert is_legal(graph, problem.to_ids(learned.Player.of(problem).play(weights)[0]))
+        assert is_legal(graph, problem.to_ids(learned.Player(problem).play(weights)[0]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -16,6 +18,7 @@ from veenv.linear.linear_map import Operator, along_several, drop_ones
 Pairs = Sequence[tuple[int, int]]
 
 
+@dataclass(eq=False, repr=False)
 class Joint:
     """Linearisation of an equation with several results and operands.
 
@@ -26,23 +29,19 @@ class Joint:
       forward: (operand, tangent) → the tangent of every result.
       backward: (result, cotangent) → the cotangent of every operand.
       results: of the equation, where they were computed with the linearisation.
+      before_pull: called with a result before its cotangents are pulled back.
     """
 
-    def __init__(
-        self,
-        out_shapes: Sequence[tuple[int, ...]],
-        in_shapes: Sequence[tuple[int, ...]],
-        dtype: Any,
-        forward: Callable[[int, Array], tuple[Array, ...]],
-        backward: Callable[[int, Array], tuple[Array, ...]],
-        results: Sequence[Any] | None = None,
-    ):
-        self.results = results
-        self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
-        self.dtype = dtype
-        self.forward, self.backward = forward, backward
-        self._before_pull: Callable[[int], None] | None = None
-        self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
+    out_shapes: Sequence[tuple[int, ...]]
+    in_shapes: Sequence[tuple[int, ...]]
+    dtype: Any
+    forward: Callable[[int, Array], tuple[Array, ...]]
+    backward: Callable[[int, Array], tuple[Array, ...]]
+    results: Sequence[Any] | None = None
+    before_pull: Callable[[int], None] | None = None
+    _last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = field(
+        default_factory=dict, init=False
+    )
 
     def map(
         self,
@@ -67,40 +66,39 @@ class Joint:
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
         """Returns tangents of all results for tangents of one operand along `axes` of x."""
-        shape = self.in_shapes[operand]
-
-        def action(t: Array) -> tuple[Array, ...]:
-            return _squeeze(self.forward(operand, t.reshape(shape)), self.out_shapes)
-
-        return self._once((True, operand), key, action, x, axes, shape)
+        return self._along(True, operand, x, axes, key)
 
     def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
         """Returns cotangents of all operands for cotangents of one result along `axes` of x."""
-        shape = self.out_shapes[result]
+        if self.before_pull is not None:
+            self.before_pull(result)
+        return self._along(False, result, x, axes, key)
 
-        def action(g: Array) -> tuple[Array, ...]:
-            return _squeeze(self.backward(result, g.reshape(shape)), self.in_shapes)
+    def _along(
+        self, forward: bool, number: int, x: Array, axes: Sequence[int], key: object
+    ) -> tuple[Array, ...]:
+        """Applies one direction, without axes of size one, along `axes` of x."""
+        run, sources, targets = self.forward, self.in_shapes, self.out_shapes
+        if not forward:
+            run, sources, targets = self.backward, targets, sources
+        shape = sources[number]
 
-        if self._before_pull is not None:
-            self._before_pull(result)
-        return self._once((False, result), key, action, x, axes, shape)
+        def action(v: Array) -> tuple[Array, ...]:
+            results = zip(run(number, v.reshape(shape)), targets, strict=True)
+            return tuple(y.reshape(drop_ones(s)) for y, s in results)
+
+        compute = functools.partial(along_several, action, x, axes, drop_ones(shape))
+        return self._once((forward, number), (key, tuple(axes), x.shape), compute)
 
     def _once(
-        self,
-        way: tuple[bool, int],
-        key: object,
-        action: Callable[[Array], tuple[Array, ...]],
-        x: Array,
-        axes: Sequence[int],
-        shape: Sequence[int],
+        self, way: tuple[bool, int], key: object, compute: Callable[[], tuple[Array, ...]]
     ) -> tuple[Array, ...]:
-        """Runs an action, memoised for the last keys of each direction and argument."""
-        key = (key, tuple(axes), x.shape)
+        """Computes a pass, memoised for the last keys of each direction and argument."""
         last = self._last.setdefault(way, {})
         if key not in last:
             if len(last) == limits.FEW:
                 del last[next(iter(last))]
-            last[key] = along_several(action, x, axes, drop_ones(shape))
+            last[key] = compute()
         return last[key]
 
     def without_forward(self) -> Joint:
@@ -115,8 +113,7 @@ class Joint:
                 tangents.append(_combined(matrix, shape, t, ()))
             return tuple(tangents)
 
-        ways = forward, self.backward
-        return Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
+        return replace(self, forward=forward)
 
     def without_backward(
         self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
@@ -154,14 +151,7 @@ class Joint:
                     pulled.append(_combined(matrix, shape, g, diagonal(result, operand) or ()))
             return tuple(pulled)
 
-        ways = self.forward, backward
-        joint = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
-        joint._before_pull = prepare
-        return joint
-
-
-def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
-    return tuple(v.reshape(drop_ones(s)) for v, s in zip(values, shapes, strict=True))
+        return replace(self, backward=backward, before_pull=prepare)
 
 
 def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:

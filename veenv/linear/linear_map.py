@@ -31,15 +31,8 @@ class Affine:
     @property
     def T(self) -> Affine:
         """The transposed index map."""
-        return canonical(
-            self.in_size,
-            self.out_size,
-            self.in_start,
-            self.in_step,
-            self.out_start,
-            self.out_step,
-            self.size,
-        )
+        into, out = (self.in_start, self.in_step), (self.out_start, self.out_step)
+        return canonical(self.in_size, self.out_size, *into, *out, self.size)
 
     @property
     def line(self) -> tuple[int, int] | None:
@@ -108,15 +101,9 @@ def compose(post: Affine, pre: Affine) -> Affine:
     if high < low:
         return empty
     t, s = first + step * low, s + s_step * low
-    return canonical(
-        post.out_size,
-        pre.in_size,
-        post.out_start + post.out_step * t,
-        post.out_step * step,
-        pre.in_start + pre.in_step * s,
-        pre.in_step * s_step,
-        high - low + 1,
-    )
+    out = post.out_start + post.out_step * t, post.out_step * step
+    into = pre.in_start + pre.in_step * s, pre.in_step * s_step
+    return canonical(post.out_size, pre.in_size, *out, *into, high - low + 1)
 
 
 @final
@@ -182,30 +169,9 @@ def _select(a: Affine, x: Array, axis: int) -> Array:
     return lax.pad(x, jnp.zeros((), x.dtype), config)
 
 
-def widened(
-    base: Any,
-    out_shape: Sequence[int],
-    out_labels: tuple[Sequence[int], Sequence[int]],
-    in_labels: tuple[Sequence[int], Sequence[int]],
-    extra: Sequence[tuple[int, int]],
-    in_sizes: Sequence[int],
-) -> np.ndarray:
-    """Returns the columns of the Kronecker product of a selection and an identity.
-
-    `base` are the columns of the selection, `out_labels` and `in_labels` its axes and all axes, and
-    `extra` the (out, in) axes of the identity.
-    """
-    (out_axes, outs), (in_axes, ins) = out_labels, in_labels
-    order = [ins.index(j) for j in (*in_axes, *(j for _, j in extra))]
-    rows = np.arange(np.prod(in_sizes, dtype=int)).reshape(in_sizes).transpose(order)
-    rows = rows.reshape(-1, *rows.shape[len(in_axes) :])
-    gathered = np.where((base >= 0).reshape(-1, *[1] * len(extra)), rows[base], -1)
-    gathered = gathered.reshape(*out_shape, *gathered.shape[1:])
-    labels = [*out_axes, *(k for k, _ in extra)]
-    return gathered.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)
-
-
 Action = Callable[[Array], Array]
+Ends: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Labels of a base map's out axes, or of its in axes, and of all such axes of a widened map."""
 
 
 class Same:
@@ -434,50 +400,56 @@ def widen(
     """Returns the Kronecker product of a map and an identity, axes sorted by their labels."""
     if not out_axes and not in_axes and len(extra) == 1:
         return identity(sizes)
-    outs = sorted([*out_axes, *(k for k, _ in extra)])
-    ins = sorted([*in_axes, *(j for _, j in extra)])
-    out_size = dict(zip(out_axes, base.out_shape, strict=True))
-    out_size.update({k: n for (k, _), n in zip(extra, sizes, strict=True)})
-    in_size = dict(zip(in_axes, base.in_shape, strict=True))
-    in_size.update({j: n for (_, j), n in zip(extra, sizes, strict=True)})
+    out_labels, in_labels = [*out_axes, *(k for k, _ in extra)], [*in_axes, *(j for _, j in extra)]
+    out_size = dict(zip(out_labels, [*base.out_shape, *sizes], strict=True))
+    in_size = dict(zip(in_labels, [*base.in_shape, *sizes], strict=True))
+    outs, ins = sorted(out_labels), sorted(in_labels)
+    out_end, in_end = (out_axes, outs), (in_axes, ins)
 
     def one_way(
-        action: Action,
-        source: Sequence[int],
-        target: Sequence[int],
-        source_axes: Sequence[int],
-        target_axes: Sequence[int],
-        shape: Sequence[int],
-        pairs: dict[int, int],
+        action: Action, shape: Sequence[int], source: Ends, target: Ends, pairs: dict[int, int]
     ) -> Action:
+        (axes, every), (target_axes, all_targets) = source, target
+
         def run(x: Array) -> Array:
-            y = along(action, x, [source.index(a) for a in source_axes], shape)
-            passed = [pairs[a] for a in source if a not in source_axes]
-            labels = [*passed, *target_axes]
-            return y.transpose([labels.index(a) for a in target])
+            y = along(action, x, [every.index(a) for a in axes], shape)
+            labels = [*(pairs[a] for a in every if a not in axes), *target_axes]
+            return y.transpose([labels.index(a) for a in all_targets])
 
         return run
 
     forward, backward = {j: k for k, j in extra}, dict(extra)
+    in_shape = tuple(in_size[j] for j in ins)
+    gather = functools.partial(_widened, base, out_end, in_end, extra, in_shape)
     return Operator(
         tuple(out_size[k] for k in outs),
-        tuple(in_size[j] for j in ins),
-        one_way(base.apply, ins, outs, in_axes, out_axes, base.in_shape, forward),
-        one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
+        in_shape,
+        one_way(base.apply, base.in_shape, in_end, out_end, forward),
+        one_way(base.transpose, base.out_shape, out_end, in_end, backward),
         base.dtype,
         key=("wide", base.key, tuple(out_axes), tuple(in_axes), tuple(extra), tuple(sizes)),
         diagonal=tuple(
             (outs.index(k), ins.index(j))
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
-        gather=_wide(base, (out_axes, outs), (in_axes, ins), extra, in_size),
+        gather=gather if _known(base) else None,
         counts=base.counts,
     )
 
 
-def _wide(base: LinearMap, outs: Any, ins: Any, extra: Any, in_size: Any) -> Any:
-    """Returns a function for the columns of a widened map; None if the base's are unknown."""
-    if not _known(base):
-        return None
-    sizes = [in_size[j] for j in ins[1]]
-    return lambda: widened(columns(base), base.out_shape, outs, ins, extra, sizes)
+def _widened(
+    base: LinearMap, outs: Ends, ins: Ends, extra: Sequence[tuple[int, int]], shape: Sequence[int]
+) -> np.ndarray:
+    """Returns `columns` of a widened map, whose argument has a `shape`.
+
+    `extra` are the (out, in) axes of the identity.
+    """
+    known: Any = columns(base)
+    (out_axes, every_out), (in_axes, every_in) = outs, ins
+    order = [every_in.index(j) for j in (*in_axes, *(j for _, j in extra))]
+    rows = np.arange(prod(shape)).reshape(shape).transpose(order)
+    rows = rows.reshape(-1, *rows.shape[len(in_axes) :])
+    gathered = np.where((known >= 0).reshape(-1, *[1] * len(extra)), rows[known], -1)
+    gathered = gathered.reshape(*base.out_shape, *gathered.shape[1:])
+    labels = [*out_axes, *(k for k, _ in extra)]
+    return gathered.transpose([labels.index(k) for k in every_out]).reshape(-1).astype(np.int32)

@@ -11,8 +11,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,22 +54,22 @@ class Auto:
 
     def order(self, graph: Graph) -> tuple[int, ...]:
         """Returns the ids of an order: a shipped one, a cached one, or that of a search now."""
-        try:
+        with suppress(ValueError):  # none is shipped
             return best_for(graph, self.cost).ids_for(graph)
-        except ValueError:
-            pass  # none is shipped
         name = f"{fingerprint(graph)}-{self.cost}"
         return _once(name, lambda: self._find(graph, name))
 
     def _find(self, graph: Graph, name: str) -> tuple[int, ...]:
         """Returns the order cached under a name, or searches for one."""
         folder = cache_dir() if self.cache else None
-        path = folder and folder / "orders" / f"{name}.json"
-        known = _load(path, graph)
-        if known is not None:
-            return known
+        if folder is None:
+            return _search(graph, self.cost, self.seconds)
+        path = folder / "orders" / f"{name}.json"
+        with suppress(OSError, ValueError):  # there is no file, or it is not valid
+            return Order.load(path).ids_for(graph)
         ids = _search(graph, self.cost, self.seconds)
-        _store(path, graph, ids)
+        with suppress(OSError):  # a cache that cannot be written costs only that
+            Order.from_graph(graph, ids, found_by="veenv.Auto").save(path)
         return ids
 
 
@@ -119,26 +120,6 @@ def cache_dir() -> Path | None:
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "veenv"
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "veenv"
-
-
-def _load(path: Path | None, graph: Graph) -> tuple[int, ...] | None:
-    """Reads a cached order; None if there is none, or the file is not valid."""
-    if path is None:
-        return None
-    try:
-        return Order.load(path).ids_for(graph)
-    except (OSError, ValueError):
-        return None
-
-
-def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
-    """Writes an order to the cache; failures to write are ignored."""
-    if path is None:
-        return
-    try:
-        Order.from_graph(graph, ids, found_by="veenv.Auto").save(path)
-    except OSError:
-        return
 
 
 def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:

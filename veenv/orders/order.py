@@ -206,18 +206,8 @@ class Order:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Order:
         """Returns the order of a checked record (`order_files.read_record`)."""
-        return cls(
-            tuple(record["ids"]),
-            record["name"],
-            record["counts"],
-            record["fingerprint"],
-            record["num_edges"],
-            record["num_vertices"],
-            record["jax_version"],
-            record["found_by"],
-            record.get("lower_bounds", {}),
-            record.get("steps"),
-        )
+        fields = {key: x for key, x in record.items() if key not in ("format", "version")}
+        return cls(**fields | {"ids": tuple(record["ids"])})
 
     def _difference(self, graph: Graph) -> str:
         differences = [

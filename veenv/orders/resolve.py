@@ -28,10 +28,8 @@ def automatic_order(graph: Graph) -> tuple[int, ...]:
     The classical order with the fewest operations, or of scalars a scored one, is improved by moves
     of single vertices, of which a fixed sequence is tried; how many depends on the graph alone.
     """
-    try:
+    with suppress(ValueError):  # none is shipped
         return best_for(graph, _COST).ids_for(graph)
-    except ValueError:
-        pass  # none is shipped
     starts = [graph.legal(ids) for ids in (graph.reverse(), graph.forward(), graph.markowitz())]
     evaluations = min(_MOST, _EDGES // max(1, len(graph.edges)))
     if graph.is_scalar and len(graph.edges) <= _EDGES:

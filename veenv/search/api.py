@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -22,7 +21,8 @@ from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
 from veenv.search.result import SearchResult
 
-METHODS = ("auto", "anneal", "exact", "forward", "reverse", *RULES)
+_IMPROVING = ("auto", "anneal", "exact")  # methods that improve orders; "auto" chooses by size
+METHODS = (*_IMPROVING, "forward", "reverse", *RULES)
 """Names of the methods."""
 
 _TINY, _SMALL, _FEW = 10, 16, 24
@@ -85,10 +85,10 @@ def search(
       (3, True)
     """
     began = time.perf_counter()
-    name, size, proposer = _parse_method(method)
+    name, size, proposer = parse_method(method)
     limit = Budget.parse(budget)
-    if start is not None and name not in _METHODS:
-        raise ValueError(f"only {', '.join(_METHODS)} search from a start, not {method}")
+    if start is not None and name not in _IMPROVING:
+        raise ValueError(f"only {', '.join(_IMPROVING)} search from a start, not {method}")
     check_seed(seed)
     graph = task_graph(graph)
     problem = prepare(graph, cost)
@@ -96,23 +96,23 @@ def search(
     race = Race(problem, limit, began, initial, seed)
     if proposer is not None:
         proposing = proposer
-        race.run(lambda: _consider(race, proposing, seed, size), callback)
-    elif name in _METHODS:
-        race.run(lambda: _improve(race, name, seed), callback)
+        race.run(lambda: _consider(race, proposing, size), callback)
+    elif name in _IMPROVING:
+        race.run(lambda: _improve(race, name), callback)
     else:
         race.run(lambda: _construct(race, name), callback)
-    return SearchResult.of(race, method, seed)
+    return SearchResult.of(race, method)
 
 
-def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
+def _consider(race: Race, proposer: Proposer, size: int | None) -> None:
     """Evaluates the orders that a plugin proposes."""
-    first, further = propose(race.problem, proposer, seed, size, race.wanted)
+    first, further = propose(race, proposer, size)
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
     consider(race.problem, tracker, further)
 
 
-def _improve(race: Race, name: str, seed: int) -> None:
+def _improve(race: Race, name: str) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
     kind = name if name != "auto" else "exact" if problem.n <= _SMALL else "anneal"
@@ -123,9 +123,13 @@ def _improve(race: Race, name: str, seed: int) -> None:
         bounds = vertex_bounds(problem)
         tracker.raise_bound(int(bounds.sum()))
     if name == "auto" and problem.n > LARGE and race.initial is None:
-        starts = _advised(race, tracker, starts, seed)
-    if not tracker.done():
-        _METHODS[kind](_Attempt(problem, tracker, starts, bounds, seed))
+        starts = _advised(race, tracker, starts)
+    if tracker.done():
+        return
+    if kind == "exact":
+        _prove(race, tracker, starts, bounds)
+    else:
+        anneal(problem, tracker, starts, race.seed)
 
 
 def _affordable_bounds(tracker: Tracker, n: int) -> bool:
@@ -134,7 +138,7 @@ def _affordable_bounds(tracker: Tracker, n: int) -> bool:
     return n <= _BOUNDED and share <= tracker.seconds_left()
 
 
-def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
+def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray]) -> list[np.ndarray]:
     """Returns starts, best first, with the pretrained policy's best order if it is installed."""
     try:
         proposer = find_method("policy")
@@ -143,7 +147,7 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
     if proposer is None:
         return starts
     with tracker.limited_to(_SHARE_OF_ADVICE):
-        first, further = propose(race.problem, proposer, seed, _ADVICE, race.wanted)
+        first, further = propose(race, proposer, _ADVICE)
         consider(race.problem, tracker, chain([first], further))
     known = any(np.array_equal(tracker.order, start) for start in starts)
     return starts if known else [tracker.order, *starts]
@@ -159,8 +163,12 @@ def _construct(race: Race, name: str) -> None:
     race.bound = min(int(vertex_bounds(problem).sum()), race.outcome[1])
 
 
-def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
-    """Returns name and size of a method such as ``"policy-32"``, and a plugin's proposer."""
+def parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
+    """Returns name and size of a method such as ``"policy-32"``, and a plugin's proposer.
+
+    Raises:
+      ValueError: if `search` does not take this method.
+    """
     if method in METHODS:
         return method, None, None
     name, hyphen, number = str(method).partition("-")
@@ -174,11 +182,6 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
     )
 
 
-def check_method(method: str) -> None:
-    """Checks that `search` takes this method."""
-    _parse_method(method)
-
-
 def _starts(problem: Problem) -> list[np.ndarray]:
     """Returns the greedy orders from best to worst."""
     forward = np.arange(problem.n)
@@ -187,36 +190,14 @@ def _starts(problem: Problem) -> list[np.ndarray]:
     return sorted(orders, key=problem.total)
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """A problem with everything that a method searches it with."""
-
-    problem: Problem  # the problem
-    tracker: Tracker  # keeps the best order, and says when the budget is spent
-    starts: list[np.ndarray]  # local orders to begin with, from best to worst
-    bounds: np.ndarray  # int64 [n], least cost of each vertex
-    seed: int  # seed of everything random
-
-    def anneal(self) -> None:
-        """Anneals from the starts."""
-        anneal(self.problem, self.tracker, self.starts, self.seed)
-
-    def anneal_on(self) -> None:
-        """Anneals from the best order so far."""
-        anneal(self.problem, self.tracker, [self.tracker.order], self.seed + 1)
-
-    def exact(self) -> None:
-        """Proves by A*, after a quick search for an order that prunes; anneals in the time left."""
-        problem, tracker = self.problem, self.tracker
-        if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(self.bounds)):
-            return
-        with tracker.limited_to(0.02 if problem.n <= _FEW else 0.2):
-            self.anneal()
-        if tracker.done():
-            return
-        if not solve_astar(problem, tracker, make_patterns(problem, tracker, self.bounds)):
-            self.anneal_on()
-
-
-_METHODS = {"auto": _Attempt.exact, "anneal": _Attempt.anneal, "exact": _Attempt.exact}
-"""Methods that improve orders; "auto" chooses one by size."""
+def _prove(race: Race, tracker: Tracker, starts: list[np.ndarray], bounds: np.ndarray) -> None:
+    """Proves by A*, after a quick search for an order that prunes; anneals in the time left."""
+    problem = race.problem
+    if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
+        return
+    with tracker.limited_to(0.02 if problem.n <= _FEW else 0.2):
+        anneal(problem, tracker, starts, race.seed)
+    if tracker.done():
+        return
+    if not solve_astar(problem, tracker, make_patterns(problem, tracker, bounds)):
+        anneal(problem, tracker, [tracker.order], race.seed + 1)

@@ -175,12 +175,9 @@ class Tracker:
     def limited_to(self, fraction: float) -> Iterator[None]:
         """Limits the budget, within the context, to a fraction of the rest."""
         whole = self._budget
-        seconds, evaluations = whole.seconds, whole.evaluations
-        self._budget = Budget(
-            None if seconds is None else self.seconds + fraction * self.seconds_left(),
-            None
-            if evaluations is None
-            else self.evaluations + int(fraction * self.evaluations_left()),
+        self._budget = Budget(  # of what is not limited, a fraction is more than can be spent
+            self.seconds + fraction * self.seconds_left(),
+            self.evaluations + int(fraction * self.evaluations_left()),
         )
         try:
             yield

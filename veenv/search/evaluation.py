@@ -24,7 +24,7 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import as_path, parse_object, write_bytes
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
-from veenv.search.api import check_method, search
+from veenv.search.api import parse_method, search
 from veenv.tasks.evaluation_sets import evaluation_set, reference, set_names
 
 Policy = Callable[..., Any]
@@ -287,12 +287,9 @@ def evaluate(
       >>> result.rows[0].task, result.rows[0].classical <= min(result.rows[0].costs)
       ('Robertson', True)
     """
-    if isinstance(tasks, TaskDistribution):
-        if cost not in ("multiplications", tasks.env.cost):
-            raise ValueError(f"the tasks have a cost model of their own, {tasks.env.cost}")
-        played = tasks
-    else:
-        played = TaskDistribution.of(tasks, cost)
+    played = tasks if isinstance(tasks, TaskDistribution) else TaskDistribution.of(tasks, cost)
+    if cost not in ("multiplications", played.env.cost):
+        raise ValueError(f"the tasks have a cost model of their own, {played.env.cost}")
     seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     valid = all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds)
     if not seeds or not valid or len({*seeds}) < len(seeds):
@@ -300,18 +297,15 @@ def evaluate(
             f"seed must be an integer from 0 to 2**32 - 1, or several different ones, got {seed!r}"
         )
     method = _method_of(policy)
-    for option, value, fits in (
-        ("samples", samples, method is None),
-        ("budget", budget, method is not None),
-    ):
-        if value is not None and not fits:
-            kind = "a policy" if option == "samples" else "a method of search"
-            raise ValueError(f"{option} is for {kind}, which {policy!r:.60} is not")
-    limit = None
     if method is not None:
+        if samples is not None:
+            raise ValueError(f"samples is for a policy, which {policy!r:.60} is not")
         budget = BUDGET if budget is None else budget
         play, samples, limit = partial(_searched, method, budget), 1, str(budget)
     else:
+        if budget is not None:
+            raise ValueError(f"budget is for a method of search, which {policy!r:.60} is not")
+        limit = None
         samples = SAMPLES if samples is None else samples
         if samples < 1:
             raise ValueError(f"samples must be an integer of at least 1, got {samples}")
@@ -424,7 +418,7 @@ def _method_of(policy: Any) -> str | None:
     if not isinstance(policy, str):
         return None
     try:
-        check_method(policy)
+        parse_method(policy)
     except ValueError as error:
         if as_path(policy).exists():
             return None
@@ -433,9 +427,12 @@ def _method_of(policy: Any) -> str | None:
 
 
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
-    """Returns the function that plays an environment."""
+    """Returns the function that plays an environment, of a policy or a file of one."""
     if isinstance(policy, str | os.PathLike):
-        policy = _read_policy(policy)
+        readers = [point.load() for point in entry_points(group=POLICIES)]
+        if not readers:
+            raise ValueError(f"no installed package reads policies from files such as {policy}")
+        policy = readers[0](policy)
     if hasattr(policy, "as_policy"):
         return policy.as_policy(env)
     if callable(policy):
@@ -444,13 +441,6 @@ def _policy_for(policy: Any, env: VertexEnv) -> Policy:
         "expected a function of key, observations and masks, an object with as_policy, a method of "
         f"search or a run folder, got {type(policy).__name__}: {policy!r:.60}"
     )
-
-
-def _read_policy(path: str | os.PathLike[str]) -> Any:
-    readers = [point.load() for point in entry_points(group=POLICIES)]
-    if not readers:
-        raise ValueError(f"no installed package reads policies from files such as {path}")
-    return readers[0](path)
 
 
 def _name_of(policy: Any) -> str:

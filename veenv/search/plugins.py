@@ -12,6 +12,7 @@ import numpy as np
 from veenv.graph.graph import CostModel, Graph
 from veenv.search.budget import ClosedError, Tracker
 from veenv.search.problem import Problem
+from veenv.search.race import Race
 
 GROUP = "veenv.search_methods"
 """Entry-point group in which an installed package offers methods by name."""
@@ -21,8 +22,6 @@ Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int] |
 
 One that takes long over an order may give None in between: a search whose time is up ends there.
 """
-
-_EXTRAS = {"policy": "pip install 'veenv[agents]' has what it needs"}
 
 # Filled by register_method only, never on import.
 _registered: dict[str, Proposer] = {}
@@ -70,41 +69,33 @@ def find_method(name: str) -> Proposer | None:
         try:
             return point.load()
         except ImportError as error:
-            missing = f"; {_EXTRAS[name]}" if name in _EXTRAS else ""
+            missing = "; pip install 'veenv[agents]' has what it needs" if name == "policy" else ""
             raise ValueError(f"method {name!r} cannot be loaded: {error}{missing}") from error
     return None
 
 
 def propose(
-    problem: Problem,
-    proposer: Proposer,
-    seed: int,
-    size: int | None,
-    wanted: Callable[[], bool] = lambda: True,
+    race: Race, proposer: Proposer, size: int | None
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
     """Returns a method's proposals as local orders: the best guess, and at most `size` others.
-
-    `wanted` is asked while the method works.
 
     Raises:
       ClosedError: if the orders are not wanted any more.
       ValueError: if it proposes nothing, or something that is no order of the graph.
     """
-    orders = _orders(problem, proposer(problem.graph, problem.cost_model, seed), wanted)
+    orders = _orders(race, proposer(race.problem.graph, race.problem.cost_model, race.seed))
     for first in orders:
         return first, orders if size is None else islice(orders, size)
     raise ValueError("the method proposes no order")
 
 
-def _orders(
-    problem: Problem, proposed: Iterator[Sequence[int] | None], wanted: Callable[[], bool]
-) -> Iterator[np.ndarray]:
+def _orders(race: Race, proposed: Iterator[Sequence[int] | None]) -> Iterator[np.ndarray]:
     """Yields checked local orders."""
     for ids in proposed:
-        if not wanted():
+        if not race.wanted():
             raise ClosedError
         if ids is not None:
-            yield problem.to_local(problem.graph.check_order(ids))
+            yield race.problem.to_local(race.problem.graph.check_order(ids))
 
 
 def consider(problem: Problem, tracker: Tracker, orders: Iterable[np.ndarray]) -> None:

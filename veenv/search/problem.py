@@ -95,9 +95,7 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
             ids[u, v] = tables.intern(structure)
     plain = scalar and bool((bits[SUCC] == bits[VALUED]).all())
     is_output = np.zeros(num_nodes, np.bool_)
-    for node in graph.outputs:
-        if node is not None and node in local:
-            is_output[local[node]] = True
+    is_output[[local[node] for node in graph.output_nodes if node in local]] = True
     n = len(vertex_nodes)
     before = _encode_before(graph)
     core: kernels.Core

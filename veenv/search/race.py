@@ -32,9 +32,10 @@ class Race:
     Attributes:
       problem: the problem.
       began: `time.perf_counter` when the caller was called.
-      given: vertex ids to start from, or None.
+      initial: vertex ids to start from, or None.
+      seed: seed of everything random.
       tracker: the search's; None until its first order is evaluated.
-      found: vertex ids and cost of the order of a method that finds just one.
+      outcome: vertex ids and cost of the order of a method that finds just one.
       bound: proven lower bound that goes with it.
       evaluations: orders that the fallback has evaluated.
       ready: whether the method has evaluated something, or ended.
@@ -42,24 +43,19 @@ class Race:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        limit: Budget,
-        began: float,
-        initial: Sequence[int] | None = None,
-        seed: int = 0,
+        self, problem: Problem, limit: Budget, began: float, start: Sequence[int] | None, seed: int
     ):
         """Prepares the search, which `run` starts.
 
-        A budget of seconds, which count from `began`, has a fallback; `initial` are vertex ids to
+        A budget of seconds, which count from `began`, has a fallback; `start` are vertex ids to
         start from, None for those of the method.
         """
-        self.problem, self.began, self.initial = problem, began, initial
+        self.problem, self.began, self.initial, self.seed = problem, began, start, seed
         self.tracker: Tracker | None = None
         self.outcome: tuple[tuple[int, ...], int] | None = None
         self.bound, self.evaluations = 0, 0
         self.ready = self.left = False
-        self._limit, self._seed, self._slowest = limit, seed, 0.0
+        self._limit, self._slowest = limit, 0.0
         self._fallback: tuple[tuple[int, ...], int] | None = None
         self._going = Event()
         self._news: queue.SimpleQueue[Progress] = queue.SimpleQueue()
@@ -140,7 +136,7 @@ class Race:
             self._slowest = max(self._slowest, time.perf_counter() - began)
         if self._fallback is None or self._going.wait(_PATIENCE):
             return
-        for order, cost in climb(graph, self._fallback[0], model, self._seed):
+        for order, cost in climb(graph, self._fallback[0], model, self.seed):
             self._offer(order, cost)
             if self._going.is_set():
                 return

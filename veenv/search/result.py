@@ -49,8 +49,8 @@ class SearchResult:
     trace: tuple[tuple[float, int, int], ...]
     method: str
     seed: int
-    ready: bool = True
-    graph: Graph | None = field(default=None, repr=False, compare=False)
+    ready: bool
+    graph: Graph = field(repr=False, compare=False)
 
     @property
     def classical(self) -> tuple[str, Order] | None:
@@ -60,18 +60,15 @@ class SearchResult:
         """
         from veenv.env.rewards import cheaper_classical  # imported late: searches do not need it
 
-        if self.graph is None:
-            return None
         return cheaper_classical(self.graph, self.cost_model, self.cost)
 
     @classmethod
-    def of(cls, race: Race, method: str, seed: int) -> SearchResult:
+    def of(cls, race: Race, method: str) -> SearchResult:
         """Builds the result of a race that is over.
 
         Args:
           race: the race.
           method: the method asked for.
-          seed: the seed.
 
         Raises:
           RuntimeError: if the search and the graph count the order found differently (a bug).
@@ -95,7 +92,7 @@ class SearchResult:
             seconds=race.seconds(),
             trace=tuple(trace),
             method=method,
-            seed=seed,
+            seed=race.seed,
             ready=race.ready,
             graph=graph,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from veenv.structure.axis_sets import (
     break_in,
@@ -26,6 +26,9 @@ from veenv.structure.packed import (
     PRESENT,
     expand_link,
 )
+
+_Sizes: TypeAlias = tuple[Any, Any, Any]
+"""Sizes of the axes of w, v and u, as `multiply` has them."""
 
 
 def multiply(
@@ -63,16 +66,16 @@ def multiply(
       >>> unpack(int(code), (2,), (3,)).describe(), int(count), int(additions)
       ('i,j:ij', 6, 0)
     """
+    sizes = sizes_out, sizes_mid, sizes_in
     if links:
-        return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank, counted)
+        return _multiply_linked(post, pre, sizes, rank, counted)
     outs, ins = post >> OUT & ALL, pre >> IN & ALL
-    outer, pre_outer = (
-        counted(volume(ends, sizes, rank)) for ends, sizes in ((outs, sizes_out), (ins, sizes_in))
-    )
+    outer = counted(volume(outs, sizes_out, rank))
+    pre_outer = counted(volume(ins, sizes_in, rank))
     left = _Factor(post >> PAIRS, outs, post >> IN & ALL, outer, post >> 1 & 1)
     right = _Factor(pre >> PAIRS, ins, pre >> OUT & ALL, pre_outer, pre >> 1 & 1)
     unlinked = (post & 0) | ALL
-    return _contract(left, right, unlinked, 1, sizes_out, sizes_mid, sizes_in, rank, counted)
+    return _contract(left, right, unlinked, 1, sizes, rank, counted)
 
 
 class _Factor(NamedTuple):
@@ -91,9 +94,7 @@ def _contract(
     right: _Factor,
     unlinked: Any,
     link_values: Any,
-    sizes_out: Any,
-    sizes_mid: Any,
-    sizes_in: Any,
+    sizes: _Sizes,
     rank: int,
     counted: Callable[[Any], Any],
 ) -> tuple[Any, Any, Any]:
@@ -104,12 +105,11 @@ def _contract(
       right: the factor pre.
       unlinked: the middle axes without a link.
       link_values: number of values that the product has along its link, 1 without one.
-      sizes_out: as for `multiply`, and so are the others.
-      sizes_mid: sizes of v's axes.
-      sizes_in: sizes of u's axes.
+      sizes: those of w's, v's and u's axes.
       rank: no variable has more axes.
       counted: as for `multiply`.
     """
+    sizes_out, sizes_mid, sizes_in = sizes
     pairs, outs, ins, summed, scale, unpaired = contract(
         left.pairs, left.ends, left.mids, right.pairs, right.mids, right.ends,
         unlinked, sizes_mid, rank,
@@ -132,15 +132,10 @@ def _contract(
 
 
 def _multiply_linked(
-    post: Any,
-    pre: Any,
-    sizes_out: Any,
-    sizes_mid: Any,
-    sizes_in: Any,
-    rank: int,
-    counted: Callable[[Any], Any],
+    post: Any, pre: Any, sizes: _Sizes, rank: int, counted: Callable[[Any], Any]
 ) -> tuple[Any, Any, Any]:
     """Multiplies factors with links, which are composed where they meet, else pushed through."""
+    sizes_out, _, sizes_in = sizes
     post, pre = _without_conflict(post, pre, rank)
     compose = _composable(post, pre, rank)
     push = 1 - compose
@@ -166,8 +161,7 @@ def _multiply_linked(
     code, count, additions = _contract(
         _Factor(pairs, outs & ~out | out * push, mids & ~drop, outer, valued),
         _Factor(pre_pairs, ins & ~into | into * push, pre_mids & ~drop, pre_outer, pre_valued),
-        ALL & ~drop, 1 + (size - 1) * (on_post | on_pre),
-        sizes_out, sizes_mid, sizes_in, rank, counted,
+        ALL & ~drop, 1 + (size - 1) * (on_post | on_pre), sizes, rank, counted,
     )  # fmt: skip
     carries = (on_post | on_pre) & nonzero(size ^ 1)
     link = end_out << LINK_OUT | end_in << LINK_IN

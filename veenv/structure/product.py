@@ -8,7 +8,7 @@ unit.  Links that meet on the same axes compose; a link that meets free axes is 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -292,27 +292,21 @@ def compose(post: Structure, pre: Structure) -> Plan:
     more paired axis.
     """
     size = min(post.linked_sizes[0], pre.linked_sizes[1])
-    drop = set(post.link_in)
-    left = link_as_axis(post, post.link_out, drop, size)
-    right = link_as_axis(pre, drop, set(pre.link_in), size)
-    inner = contract(left, right)
+    inner = contract(link_as_axis(post, size), link_as_axis(pre, size))
     plain = inner.structure
     outs = [k for k in range(len(post.out_shape)) if k not in post.link_out]
     ins = [j for j in range(len(pre.in_shape)) if j not in pre.link_in]
-    pairs, out_values = [FREE] * len(post.out_shape), [False] * len(post.out_shape)
-    in_values = [False] * len(pre.in_shape)
-    for i, k in enumerate(outs):
-        pairs[k] = FREE if plain.pairs[i] == FREE else ins[plain.pairs[i]]
-        out_values[k] = plain.out_values[i]
-    for i, j in enumerate(ins):
-        in_values[j] = plain.in_values[i]
+    # The last axis of the plain product stands for the link.
+    pairs = {k: ins[j] for k, j in zip(outs, plain.pairs[:-1], strict=True) if j != FREE}
+    out_values = dict(zip(outs, plain.out_values[:-1], strict=True))
+    in_values = dict(zip(ins, plain.in_values[:-1], strict=True))
     operator = Link.OPERATOR in (post.link, pre.link)
     result = Structure(
         post.out_shape,
         pre.in_shape,
-        tuple(pairs),
-        tuple(out_values),
-        tuple(in_values),
+        tuple(pairs.get(k, FREE) for k in range(len(post.out_shape))),
+        tuple(out_values.get(k, False) for k in range(len(post.out_shape))),
+        tuple(in_values.get(j, False) for j in range(len(pre.in_shape))),
         plain.unit,
         Link.OPERATOR if operator else Link.SELECTION,
         post.link_out,
@@ -322,10 +316,10 @@ def compose(post: Structure, pre: Structure) -> Plan:
     return Plan(result, inner, Way.COMPOSE)
 
 
-def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size: int) -> Structure:
+def link_as_axis(s: Structure, size: int) -> Structure:
     """Replaces the linked axes by one last paired axis of `size`."""
-    keep_out = [k for k in range(len(s.out_shape)) if k not in outs]
-    keep_in = [j for j in range(len(s.in_shape)) if j not in ins]
+    keep_out = [k for k in range(len(s.out_shape)) if k not in s.link_out]
+    keep_in = [j for j in range(len(s.in_shape)) if j not in s.link_in]
     where = {j: i for i, j in enumerate(keep_in)}
     return Structure(
         tuple(s.out_shape[k] for k in keep_out) + (size,),

@@ -63,10 +63,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "sums kept as terms": Mechanism(
         ("realistic", "sparse"), {"veenv.engine.sums:add": lambda a, b: _added(a, b)}
     ),
-    "joint passes of operators": Mechanism(("realistic",), {
-        "veenv.linear.joint:Joint._once": lambda self, way, key, action, x, axes, shape: (
-            _along(action, x, axes, shape)),
-    }),
+    "joint passes of operators": Mechanism(
+        ("realistic",),
+        {"veenv.linear.joint:Joint._once": lambda self, way, key, compute: compute()},
+    ),
     "two registers of points": Mechanism(_COMPILED, {
         "veenv.kernel.cpu.size:lanes_of": lambda program: host().lanes(program),
         "veenv.kernel.cpu.records:lanes_of": lambda program: host().lanes(program),
@@ -106,9 +106,3 @@ def _added(a: Any, b: Any) -> Any:
     from veenv.engine import edge, sums
 
     return edge.add(sums.formed(a), sums.formed(b))
-
-
-def _along(action: Any, x: Any, axes: Any, shape: Any) -> Any:
-    from veenv.linear.linear_map import along_several, drop_ones
-
-    return along_several(action, x, axes, drop_ones(shape))

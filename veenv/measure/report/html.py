@@ -32,7 +32,7 @@ def sections(
         "source": f"Source: {escape(task.source)}" if task.source else "",
         "headline": _headline(subject, totals, proof, bars),
         "facts": _facts(subject),
-        "totals": _totals(subject, games),
+        "totals": _totals(subject, totals),
         "proof": _proof(proof),
         "times": _times(bars, missing, batch),
         "order": escape(", ".join(map(str, subject.ids()["this order"]))),
@@ -50,20 +50,19 @@ def _headline(
     subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Timing]
 ) -> str:
     """Builds the figures in large print."""
-    classical = {name: totals[name] for name in CLASSICAL}
-    best = min(classical, key=lambda name: classical[name])
+    best = min(CLASSICAL, key=lambda name: totals[name])
     total = totals["this order"]
-    ratio = f"{total / classical[best]:.3f}" if classical[best] else "–"
+    ratio = f"{total / totals[best]:.3f}" if totals[best] else "–"
     cards = [
         (f"{total:,}", _unit(subject), _optimal(subject, total)),
-        (ratio, f"of {best} ({classical[best]:,})", "the cheapest classical order"),
+        (ratio, f"of {best} ({totals[best]:,})", "the cheapest classical order"),
+        *_speed(bars),
         (
             "right" if proof.passed else "WRONG",
             f"largest relative error {proof.error:.1e}".replace("-", "\u2011"),
             f"{proof.entries} entries at {proof.points} points, float64",
         ),
     ]
-    cards[2:2] = _speed(bars)
     return "".join(
         f"<li><strong>{escape(a)}</strong> <span>{escape(b)}</span> <small>{escape(c)}</small></li>"
         for a, b, c in cards
@@ -121,9 +120,8 @@ def _facts(subject: Subject) -> str:
     return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
 
 
-def _totals(subject: Subject, games: Mapping[str, Sequence[PlayedElimination]]) -> str:
+def _totals(subject: Subject, totals: Mapping[str, int]) -> str:
     """Builds the rows of the table of counts, with a bar each."""
-    totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
     most, ids = max([1, *totals.values()]), subject.ids()
     rows = []
     for name, total in totals.items():

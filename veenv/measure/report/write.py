@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from importlib import resources
 from typing import Any
 
@@ -115,19 +116,13 @@ def page(
 
 def _fill(sections: dict[str, str], data: dict[str, Any]) -> str:
     """Fills the template with sections, style, scripts and data."""
-    text = _asset("page.html")
     parts = {
         "style": _asset("page.css"),
         "script": _asset("charts.js") + _asset("player.js"),
         "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         **sections,
     }
-    before, *rest = text.split("{{")
-    pieces = [before]
-    for piece in rest:
-        name, _, after = piece.partition("}}")
-        pieces += [parts[name.strip()], after]
-    return "".join(pieces)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:

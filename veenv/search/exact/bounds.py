@@ -51,6 +51,7 @@ def vertex_bounds(problem: Problem) -> np.ndarray:
         return bounds
     inputs = frozenset(range(graph.num_inputs))
     backward, forward = adjacent(edges, 1), adjacent(edges)
+    ones = dict.fromkeys((x for edge in edges for x in edge), 1)
     linked_below = _tainted(edges, backwards=False)
     linked_above = _tainted(edges, backwards=True)
     for i, vertex in enumerate(graph.eliminable):
@@ -59,9 +60,8 @@ def vertex_bounds(problem: Problem) -> np.ndarray:
         def kappa(keep: Callable[[Structure, bool], bool], v: int = v) -> int:
             ins = [u for u in backward.get(v, ()) if keep(edges[u, v], True)]
             outs = [w for w in forward.get(v, ()) if keep(edges[v, w], False)]
-            return disjoint_paths(backward, ins, inputs) * disjoint_paths(
-                forward, outs, graph.output_nodes
-            )
+            paths = lightest_cut(ones, backward, ins, inputs)  # as many, by Menger's theorem
+            return paths * lightest_cut(ones, forward, outs, graph.output_nodes)
 
         bounds[i] = kappa(lambda s, _: not s.unit)
         if sizes[v] > 1 and v not in linked_below and v not in linked_above:
@@ -88,14 +88,3 @@ def _tainted(edges: _Edges, *, backwards: bool) -> set[int]:
         if near in tainted or edges[edge].link is not Link.NONE:
             tainted.add(far)
     return tainted
-
-
-def disjoint_paths(
-    neighbours: Mapping[int, list[int]], first: list[int], ends: frozenset[int]
-) -> int:
-    """Returns the most vertex-disjoint paths that begin in `first` and stop in `ends`.
-
-    By Menger's theorem the least number of vertices that meet all such paths.
-    """
-    nodes = {*first, *ends, *neighbours, *(x for row in neighbours.values() for x in row)}
-    return lightest_cut(dict.fromkeys(nodes, 1), neighbours, first, ends)

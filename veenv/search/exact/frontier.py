@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from veenv.search.kernels.compilation import GOLDEN, MIX, ONE, ZERO, compiled, lowest_bit
-from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
+from veenv.search.kernels.kernels import PRED, SUCC, by_core, lookup
 from veenv.search.problem import Problem
 
 
@@ -111,16 +110,16 @@ def array_digest_change(core, bits, ids, v):
     return change
 
 
-def digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Returns `array_digest_change`, or zero for scalars, whose set determines the state."""
-    raise TypeError("digest_change is called from compiled code only")
+def _scalar_digest_change(core, bits, ids, v):
+    return ZERO
 
 
-@overload(digest_change, strict=False)
-def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: ZERO
-    return lambda core, bits, ids, v: array_digest_change(core, bits, ids, v)
+def _array_digest_change(core, bits, ids, v):
+    return array_digest_change(core, bits, ids, v)
+
+
+digest_change = by_core(_scalar_digest_change, _array_digest_change)
+"""Returns `array_digest_change`, or zero for scalars, whose set determines the state."""
 
 
 @compiled
@@ -157,7 +156,6 @@ def insert(front, members, digest, cost, rest, parent, move, cutoff):
         front.sets[entry] = members
         front.digest[entry] = digest
         front.rest[entry] = rest
-        front.closed[entry] = False
     elif front.cost[entry] <= cost:
         return
     front.cost[entry] = cost

@@ -112,11 +112,11 @@ def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Pat
     sizes = [prod(shape) for shape in problem.graph.shapes]
     if problem.n > _MOST_VERTICES or 0 in sizes:
         return single_patterns(bounds)
-    clusters = _clusters(problem)
-    if problem.tables is None and all(len(cluster) == 1 for cluster in clusters):
-        return single_patterns(bounds)  # for scalars the closure gives no better bounds
     edges = problem.graph.structures(problem.cost_model)
     closure = Closure(edges)
+    clusters = _clusters(problem, closure, edges)
+    if problem.tables is None and all(len(cluster) == 1 for cluster in clusters):
+        return single_patterns(bounds)  # for scalars the closure gives no better bounds
     nodes = [problem.graph.node(int(v)) for v in problem.vertex_ids]
     done, tables = [], []
     for cluster in clusters:
@@ -131,15 +131,13 @@ def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Pat
     return _assemble(bounds, done, tables)
 
 
-def _clusters(problem: Problem) -> list[tuple[int, ...]]:
+def _clusters(problem: Problem, closure: Closure, edges: Edges) -> list[tuple[int, ...]]:
     """Clusters vertices whose prices depend on each other, at most `_LARGEST` in each.
 
     Joined are the ends of an edge without values, and an edge's target with what lies on other
     ways to it (which turn its structure into a sum); the smallest groups first.
     """
-    edges = problem.graph.structures(problem.cost_model)
     local = {problem.graph.node(int(x)): v for v, x in enumerate(problem.vertex_ids)}
-    closure = Closure(edges)
     groups = []
     for (a, b), structure in edges.items():
         inside = [local[x] for x in members(closure.between(a, b)) if x in local]

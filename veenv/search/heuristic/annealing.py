@@ -15,10 +15,9 @@ elimination orders, Naumann & Gottschling (2003).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from veenv.search.kernels.compilation import (
     ONE,
@@ -28,7 +27,7 @@ from veenv.search.kernels.compilation import (
     random_below,
     random_unit,
 )
-from veenv.search.kernels.kernels import ScalarCore, copy_flat, copy_state, eliminate
+from veenv.search.kernels.kernels import by_core, copy_state, eliminate
 from veenv.search.problem import MAX_BYTES, Problem
 
 _STRIDE_SCALAR = 6
@@ -58,29 +57,23 @@ def make_tape(problem: Problem) -> Tape:
     usual = _STRIDE_SCALAR if problem.tables is None else _STRIDE_ARRAY
     stride = max(usual, -(-n // most))
     num = n // stride + 1
-    return Tape(
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros((2, num, *core.bits.shape), np.uint64),
-        np.zeros((2, num, *core.ids.shape), np.int32),
-        core.bits.copy(),
-        core.ids.copy(),
-        stride,
-    )
+    order, costs, trial, trial_costs = (np.zeros(n, np.int64) for _ in range(4))
+    bits = np.zeros((2, num, *core.bits.shape), np.uint64)
+    ids = np.zeros((2, num, *core.ids.shape), np.int32)
+    now = core.bits.copy(), core.ids.copy()
+    return Tape(order, costs, trial, trial_costs, bits, ids, *now, stride)
 
 
-def set_determined(core: Any) -> Any:
-    """Returns whether the set of eliminated vertices alone decides the state; for kernels."""
-    raise TypeError("set_determined is called from compiled code only")
+def _always(core):
+    return True
 
 
-@overload(set_determined, strict=False)
-def _set_determined(core: Any) -> Any:
-    if core.instance_class is ScalarCore:
-        return lambda core: True
-    return lambda core: False
+def _never(core):
+    return False
+
+
+set_determined = by_core(_always, _never)
+"""Returns whether the set of eliminated vertices alone decides the state; for compiled callers."""
 
 
 @compiled
@@ -206,7 +199,8 @@ def _rotate(trial, source, length, target):
 def random_move(trial, where, starts, neighbours, rng):
     """Changes an order, int64 [n], by one random move; returns the window (lo, hi).
 
-    `where` has the position of each vertex, int64 [n]; the others are as of `_neighbours`.
+    `where` has the position of each vertex, int64 [n]; `starts` and `neighbours` list
+    the neighbours of each in the original graph.
     """
     n = trial.shape[0]
     kind = random_below(rng, 16)
@@ -252,20 +246,13 @@ def _is_legal(core, trial, lo, hi, left):
 
 
 @compiled
-def run_moves(
-    core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order
-):
-    """Anneals for `moves` moves while the temperature falls from `first` to `last`.
+def run_moves(core, tape, where, starts, neighbours, rng, moves, temperature):
+    """Tries `moves` random moves, at one temperature, of the order that the tape is loaded with.
 
-    The tape is loaded with an order that costs `total`; `where` has the position of each vertex on
-    it, int64 [n].  Every better order than `best` goes into `best_order`, int64 [n].  Returns the
-    cost of the tape's order and the best cost.
+    `where` has the position of each vertex on it, int64 [n].
     """
-    cooling = (last / first) ** (1.0 / max(moves, 1))
-    temperature = first
     left = np.zeros(core.before.shape[1], np.uint64)
     for _ in range(moves):
-        temperature *= cooling
         lo, hi = random_move(tape.trial, where, starts, neighbours, rng)
         if not _is_legal(core, tape.trial, lo, hi, left):
             discard(tape, lo, hi)
@@ -278,11 +265,6 @@ def run_moves(
         commit(tape, lo, end)
         for i in range(lo, hi + 1):
             where[tape.order[i]] = i
-        total += change
-        if total < best:
-            best = total
-            copy_flat(best_order, tape.order)  # a slice would compile its error message, too
-    return total, best
 
 
 @compiled
@@ -305,9 +287,8 @@ def uphill_changes(core, tape, where, starts, neighbours, rng, changes):
     return count
 
 
-def temperature_range(changes: np.ndarray) -> tuple[float, float]:
-    """Returns start and end temperature for moves with cost increases int64 [k]."""
+def end_temperature(changes: np.ndarray) -> float:
+    """Returns the end temperature for moves with cost increases int64 [k]."""
     if not len(changes):
-        return 1.0, 0.1
-    worse = np.sort(changes)
-    return max(0.5 * float(np.median(worse)), 0.5), max(0.12 * float(worse[len(worse) // 20]), 0.12)
+        return 0.1
+    return max(0.12 * float(np.sort(changes)[len(changes) // 20]), 0.12)

@@ -10,10 +10,7 @@ Scalars and arrays have features of their own, and so need weights of their own,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numba.extending import overload
 
 from veenv.search.heuristic.features import (
     ARRAYS,
@@ -28,7 +25,7 @@ from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
 from veenv.search.kernels.kernels import (
     PRED,
     SUCC,
-    ScalarCore,
+    by_core,
     copy_state,
     cost_of,
     degree,
@@ -45,20 +42,16 @@ def num_weights(hidden: int, num_features: int) -> int:
     return num_features + hidden * (num_features + 2)
 
 
-def _look(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    """Writes the features of a vertex; for compiled callers."""
-    raise TypeError("_look is called from compiled code only")
+def _look_at_scalar(core, bits, ids, ins, outs, static, sizes, prices, v, features):
+    observe_scalar(core, bits, ids, ins, outs, static, v, features)
 
 
-@overload(_look, strict=False)
-def _look_at(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: (
-            observe_scalar(core, bits, ids, ins, outs, static, v, features)
-        )
-    return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: observe_array(
-        core, bits, ids, ins, outs, static, sizes, prices, v, features
-    )
+def _look_at_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
+    observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features)
+
+
+_look = by_core(_look_at_scalar, _look_at_array)
+"""Writes the features of a vertex; for compiled callers."""
 
 
 @compiled
@@ -142,24 +135,21 @@ def play(core, bits, ids, static, sizes, weights, order):
         position += 1
 
 
-@dataclass(frozen=True)
 class Player:
-    """Plays greedy games on one problem."""
+    """Plays greedy games on one problem.
 
-    problem: Problem  # the problem
-    static: np.ndarray  # float64 [n, S]; static features of every vertex
-    sizes: np.ndarray  # float64 [N]; logarithms of the elements of every node; [0] for scalars
-    bits: np.ndarray  # uint64 [3, N, W]; scratch
-    ids: np.ndarray  # int32 [N, N]; scratch
+    Attributes:
+      problem: the problem.
+      static: static features of every vertex, float64 [n, S].
+      sizes: logarithms of the elements of every node, float64 [N]; [0] for scalars.
+      bits: scratch, uint64 [3, N, W].
+      ids: scratch, int32 [N, N].
+    """
 
-    @classmethod
-    def of(cls, problem: Problem) -> Player:
-        """Makes a player of a problem."""
-        core = problem.core
-        scratch = core.bits.copy(), core.ids.copy()
-        if problem.tables is not None:
-            return cls(problem, static_of(problem), np.log(node_sizes(problem)), *scratch)
-        return cls(problem, static_of(problem), np.zeros(0), *scratch)
+    def __init__(self, problem: Problem):
+        self.problem, self.static = problem, static_of(problem)
+        self.sizes = np.zeros(0) if problem.tables is None else np.log(node_sizes(problem))
+        self.bits, self.ids = problem.core.bits.copy(), problem.core.ids.copy()
 
     @property
     def num_features(self) -> int:
@@ -168,8 +158,6 @@ class Player:
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
         """Plays a game by weights, float64 [K]; returns its order, int64 [n], and its cost."""
-        order = np.zeros(self.problem.n, np.int64)
-        total = play(
-            self.problem.core, self.bits, self.ids, self.static, self.sizes, weights, order
-        )
+        core, order = self.problem.core, np.zeros(self.problem.n, np.int64)
+        total = play(core, self.bits, self.ids, self.static, self.sizes, weights, order)
         return order, int(total)

@@ -20,10 +20,10 @@ import numpy as np
 from veenv.search.budget import Tracker
 from veenv.search.heuristic.annealing import (
     Tape,
+    end_temperature,
     load,
     make_tape,
     run_moves,
-    temperature_range,
     uphill_changes,
 )
 from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, make_rng
@@ -99,7 +99,7 @@ def _part(core, bits, ids, place, nodes, length, part_bits, part_ids, before):
 
 @compiled
 def _pairs(bits, length, starts, neighbours):
-    """Lists neighbours among the first `length` nodes as offsets and list, within its room."""
+    """Lists neighbours among the first `length` nodes as offsets and list, which has room."""
     count = 0
     for i in range(length):
         starts[i] = count
@@ -108,11 +108,10 @@ def _pairs(bits, length, starts, neighbours):
             while rest != ZERO:
                 u = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
-                if u < length and count < neighbours.shape[0]:
+                if u < length:
                     neighbours[count] = u
                     count += 1
     starts[length] = count
-    return count
 
 
 @compiled
@@ -171,12 +170,8 @@ class Sweeper:
 
     def anneal(self, part: Problem, moves: int, temperature: float) -> np.ndarray:
         """Anneals a part's vertices from their given order; returns the order, int64 [n]."""
-        tape, order, starts, neighbours = _loaded(part)
-        total = int(tape.costs.sum())
-        run_moves(
-            part.core, tape, order.copy(), starts, neighbours, self.rng, moves,
-            temperature, temperature, total, total, order,
-        )  # fmt: skip
+        tape, where, starts, neighbours = _loaded(part)
+        run_moves(part.core, tape, where, starts, neighbours, self.rng, moves, temperature)
         return tape.order
 
     def coldest(self, order: np.ndarray) -> float:
@@ -191,7 +186,7 @@ class Sweeper:
             uphill = np.zeros(50, np.int64)
             count = uphill_changes(part.core, tape, where, starts, neighbours, self.rng, uphill)
             changes.append(uphill[:count])
-        return temperature_range(np.concatenate(changes))[1]
+        return end_temperature(np.concatenate(changes))
 
 
 def _loaded(part: Problem) -> tuple[Tape, np.ndarray, np.ndarray, np.ndarray]:

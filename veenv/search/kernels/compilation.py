@@ -97,7 +97,7 @@ def random_unit(rng):
     return (np.float64(next_random(rng) >> np.uint64(11)) + 1.0) * 2.0**-53
 
 
-def make_rng(seed: int, stream: int = 0) -> np.ndarray:
-    """Makes the state of a random stream, uint64 [1], from seed and stream number only."""
-    text = f"{seed}/{stream}".encode()
+def make_rng(seed: int) -> np.ndarray:
+    """Makes the state of a random stream, uint64 [1], from the seed only."""
+    text = f"{seed}/0".encode()
     return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64).copy()

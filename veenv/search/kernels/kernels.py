@@ -10,6 +10,7 @@ state is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -237,34 +238,46 @@ def array_eliminate(core, bits, ids, v, commit):
 Core = ScalarCore | ArrayCore
 
 
-def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Eliminates v in place, and returns its cost; for compiled callers.
+def by_core(scalars: Callable[..., Any], arrays: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function for compiled callers that is specialised on the kind of core.
 
-    It is specialised on the kind of core: a scalar graph's code must not mention the tables, whose
-    reference counts would cost more than the elimination itself.
+    A scalar graph's code must not mention the tables, whose reference counts would cost more than
+    the elimination itself.  Both functions have names of their own, which compiled code is known
+    by on disk.
     """
-    raise TypeError("eliminate is called from compiled code only")
+
+    def specialised(core: Any, *rest: Any) -> Any:
+        raise TypeError("a function for compiled callers is called from compiled code only")
+
+    @overload(specialised, strict=False)
+    def choose(core: Any, *rest: Any) -> Any:
+        return scalars if core.instance_class is ScalarCore else arrays
+
+    return specialised
 
 
-@overload(eliminate, strict=False)
-def _eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: scalar_eliminate(
-            bits, core.is_output[v], core.plain, core.additions, v
-        )
-    return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, True)
+def _eliminate_scalar(core, bits, ids, v):
+    return scalar_eliminate(bits, core.is_output[v], core.plain, core.additions, v)
 
 
-def cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Returns the cost of eliminating v now, the state unchanged; for compiled callers."""
-    raise TypeError("cost_of is called from compiled code only")
+def _eliminate_array(core, bits, ids, v):
+    return array_eliminate(core, bits, ids, v, True)
 
 
-@overload(cost_of, strict=False)
-def _cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: scalar_price(bits, core.plain, core.additions, v)
-    return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, False)
+eliminate = by_core(_eliminate_scalar, _eliminate_array)
+"""Eliminates v in place, and returns its cost; for compiled callers."""
+
+
+def _cost_of_scalar(core, bits, ids, v):
+    return scalar_price(bits, core.plain, core.additions, v)
+
+
+def _cost_of_array(core, bits, ids, v):
+    return array_eliminate(core, bits, ids, v, False)
+
+
+cost_of = by_core(_cost_of_scalar, _cost_of_array)
+"""Returns the cost of eliminating v now, the state unchanged; for compiled callers."""
 
 
 @compiled
@@ -284,10 +297,7 @@ def copy_state(target, target_ids, source, source_ids):
 
 @compiled
 def order_costs(core, order, costs):
-    """Writes the cost of each elimination of `order` (int64 [n]) into `costs`; returns the sum."""
+    """Writes the cost of each elimination of `order` (int64 [n]) into `costs`."""
     bits, ids = core.bits.copy(), core.ids.copy()
-    total = np.int64(0)
     for i in range(order.shape[0]):
         costs[i] = eliminate(core, bits, ids, order[i])
-        total += costs[i]
-    return total

@@ -151,9 +151,8 @@ def other_forms(
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if any(facts(name).expensive for name in primitives):
         yield from fresh(replace(best, pin=False), replace(best, pin=True))
-    end = (
-        time.perf_counter() + _SEARCHING * seconds
-    )  # compiles nothing, which would disturb the timing
+    end = time.perf_counter() + _SEARCHING * seconds
+    # Climbing compiles nothing, which would disturb the timing.
     searched = Form("jacve", "searched", climb_until(graph, best.ids, end, "operations"))
     yield from fresh(searched, _fused(searched))
     for name in ranked[1:]:

@@ -119,11 +119,9 @@ def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Writes a record."""
-    whole = {"format": FORMAT, "version": VERSION, **asdict(record)}
-    write_text(
-        path,
-        json.dumps(whole | {"name": record.name[:MAX_TEXT]}, indent=1, allow_nan=False) + "\n",
-    )
+    fields = asdict(record) | {"name": record.name[:MAX_TEXT]}
+    whole = {"format": FORMAT, "version": VERSION, **fields}
+    write_text(path, json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Event
@@ -25,7 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import binding as llvm
 
-from veenv.graph.graph import Graph
 from veenv.graph.identity import digest_of_jaxpr
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, hiding_aux, normalise_argnums, plain_argnums, trace
@@ -44,32 +42,30 @@ _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NUMBERS = (*_ARRAYS, float, complex, int)
 
 
-@dataclass(frozen=True)
 class Point:
-    """Arguments of a function: the leaves that vary, and all others as they are."""
+    """Arguments of a function: the leaves that vary, and all others as they are.
 
-    whole: tuple[Any, ...]  # all leaves
-    tree: Any  # their structure
-    # leaves that are arguments of the compiled programs: arrays, and all numbers to differentiate
-    # by
-    varying: tuple[int, ...]
-    axes: tuple[bool, ...]  # whether each varying leaf is batched
+    Attributes:
+      whole: all leaves.
+      tree: their structure.
+      varying: the leaves that are arguments of the compiled programs, by number: arrays, and all
+        numbers to differentiate by.
+      axes: whether each varying leaf is batched.
+    """
 
-    @classmethod
-    def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:
-        """Returns the point of arguments, of which `wanted` are differentiated by.
+    def __init__(self, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]):
+        """Takes arguments apart, of which `wanted` are differentiated by.
 
         `batched` says of each leaf whether the batch runs over it.
         """
         owners = [a for a, x in enumerate(args) for _ in jax.tree.leaves(x)]
-        leaves, tree = jax.tree.flatten(tuple(args))
-        varying = tuple(
+        self.whole, self.tree = jax.tree.flatten(tuple(args))
+        self.varying = [
             k
-            for k, (a, x) in enumerate(zip(owners, leaves, strict=True))
+            for k, (a, x) in enumerate(zip(owners, self.whole, strict=True))
             if isinstance(x, _NUMBERS if a in wanted else _ARRAYS)
-        )
-        axes = tuple(batched[k] for k in varying)
-        return cls(tuple(leaves), tree, varying, axes)
+        ]
+        self.axes = [batched[k] for k in self.varying]
 
     def function(self, jacobian: Callable[..., Any]) -> Callable[..., Any]:
         """Converts a function of all arguments to one of the leaves that vary."""
@@ -103,12 +99,6 @@ def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
         tuple(np.shape(x)) if isinstance(x, (*_NUMBERS, jax.core.Tracer)) else None
         for x in jax.tree.leaves(tuple(args))
     )
-
-
-def graph_of(program: Program, *, holomorphic: bool) -> Graph:
-    """Returns the graph whose orders `jacve` takes."""
-    by_complex = holomorphic and are_analytic(program.equations)
-    return linearise(program, holomorphic=by_complex).graph
 
 
 def where() -> Mapping[str, str]:
@@ -190,11 +180,7 @@ class Tuning:
             raise TypeError(f"fun must be callable, got {fun!r}")
         if batch is not None and (isinstance(batch, bool) or operator.index(batch) < 1):
             raise ValueError(f"batch must be a positive number of points, got {batch!r}")
-        self._name, self._args, self._batch = (
-            getattr(fun, "__name__", type(fun).__name__),
-            args,
-            batch,
-        )
+        self._name, self._args = getattr(fun, "__name__", type(fun).__name__), args
         self._has_aux, self._holomorphic = kinds
         self._fun = hiding_aux(fun, self._has_aux)
         if argnums is None and any(kinds):
@@ -202,8 +188,8 @@ class Tuning:
         self._argnums = argnums if argnums is None else plain_argnums(argnums)
         several = range(len(args)) if self._argnums is None else self._argnums
         wanted = normalise_argnums(several, len(args))
-        self._point = Point.of(args, wanted, _batched(in_axes, args))
-        self._cache, self._seed = cache, seed
+        self._point = Point(args, wanted, _batched(in_axes, args))
+        self._batch, self._cache, self._seed = batch, cache, seed
         self._began, self._seconds, self._end = began, seconds, began + seconds
         self._where = where()
         self._contest = Contest(self._prepare, self._end, left.is_set)
@@ -227,7 +213,8 @@ class Tuning:
         modes = own_modes(inputs, outputs)
         self._usual = [AUTO, *modes]
         try:
-            graph = graph_of(program, holomorphic=self._holomorphic)
+            by_complex = self._holomorphic and are_analytic(program.equations)  # as `jacve` does
+            graph = linearise(program, holomorphic=by_complex).graph
         except (TypeError, ValueError, NotImplementedError):
             graph = None  # no graph, no elimination: JAX's own modes remain
             self._usual = modes
