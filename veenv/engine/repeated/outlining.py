@@ -24,6 +24,7 @@ from veenv.engine.repeated.gather_motion import gathers_first
 from veenv.engine.repeated.per_point import (
     Axes,
     Classes,
+    RefusedError,
     RegionEquation,
     at_one_point,
     batch_mappings,
@@ -213,12 +214,12 @@ class _Search:
             return None  # a counter is the same at all points
         v, axes = results[0]
         sizes = tuple(avals[v].shape[j] for j in present(axes))
-        runs = [at_one_point(line) for line in lines]
-        if any(run is None for run in runs):
+        try:
+            written = tuple(line._replace(run=at_one_point(line)) for line in lines)
+        except RefusedError:
             return None
-        lines = [line._replace(run=run) for line, run in zip(lines, runs, strict=True)]
         region = BatchedRegion(
-            tuple(lines), sizes, outside, active, results, smooth, avals, self.known, fixed
+            written, sizes, outside, active, results, smooth, avals, self.known, fixed
         )
         return region if sum(region.counts) <= limits.POINT else None
 
@@ -267,11 +268,9 @@ def outline_regions(program: Program, jacobian: Jacobian) -> Program:
 def _replaced(jacobian: Jacobian, program: Program, region: BatchedRegion) -> Program:
     """Returns the program with one equation in place of those of a region."""
     outlined = {id(line.equation) for line in region.lines}
+    dtype = region.avals[region.results[region.smooth[0]][0]].dtype  # that of all its floats
     blocks = [region.structure(k, i).value_shape for k in region.smooth for i in region.active]
-    dtypes = [
-        region.avals[region.results[k][0]].dtype for k in region.smooth for _ in region.active
-    ]
-    avals = [jax.core.ShapedArray(s, d) for s, d in zip(blocks, dtypes, strict=True)]
+    avals = [jax.core.ShapedArray(shape, dtype) for shape in blocks]
     new = range(len(program.avals), len(program.avals) + len(avals))
     outputs = (*(v for v, _ in region.results), *new)
     inputs = tuple(v for v, _ in region.operands)
