@@ -71,7 +71,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
         return ()
-    if any(lin.reverse_only) or any(map(_refuses, program.equations)):
+    every = walk.every(program.equations)
+    if any(lin.reverse_only) or any(facts(e.primitive.name).both is False for e in every):
         return ()
     stores, graph = _stores(lin), lin.graph
     alone = sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
@@ -133,11 +134,6 @@ def num_passes(program: Program) -> tuple[int, int]:
 def _operators(lin: Linearisation) -> Iterator[bool]:
     every = (e.partial for used in lin.elementals for e in used)
     return (partial.executed.link is Link.OPERATOR for partial in every)
-
-
-def _refuses(equation: Any) -> bool:
-    every = (equation, *walk.inside(equation.params))
-    return any(facts(e.primitive.name).both is False for e in every)
 
 
 def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:

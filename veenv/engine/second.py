@@ -130,8 +130,7 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
         program = trace(fun, args, kwargs, argnums=argnum)
         if is_symbolic(program):
             return _by_hessian(program.replay, args, kwargs, argnum)
-        every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
-        if any(_compat.own_rule(e.primitive, e.params) for e in every):
+        if any(_compat.own_rule(e.primitive, e.params) for e in walk.every(program.equations)):
             program = linearise(program).program  # has the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         with equal_bodies_once():
@@ -242,7 +241,7 @@ def _is_symmetric(
     program = trace(hidden, args, kwargs, argnums=argnums, has_aux=has_aux)
     if [tuple(aval.shape) for aval in program.out_avals] != [()]:
         return False
-    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
     return not any(
-        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes for e in every
+        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes
+        for e in walk.every(program.equations)
     )

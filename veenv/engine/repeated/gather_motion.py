@@ -163,8 +163,7 @@ def _is_cheaper(stage: BatchedRegion, gathers: Sequence[_Gather]) -> bool:
     (size,), reaches = stage.sizes, stage.reaches or []
     rows = sum({t.key: t.rows.size for t in gathers}.values())
     entries = sum(map(np.count_nonzero, reaches)) / size
-    equations = (line.equation for line in stage.lines)
-    every = (one for e in equations for one in (e, *walk.inside(e.params)))
+    every = walk.every([line.equation for line in stage.lines])
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
     if rows * widest > size * limits.LISTED:
         return False  # too large to find their axes
