@@ -67,7 +67,7 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
     if how == "diagonal":
         return b / jnp.zeros(n, b.dtype).at[p.rows].set(values)
     if how == "tridiagonal":
-        lower, main, upper = (_band(p, values, k) for k in (-1, 0, 1))
+        lower, main, upper = (band(p, values, k) for k in (-1, 0, 1))
         return lax.linalg.tridiagonal_solve(lower, main, upper, b[:, None])[:, 0]
     if how == "block-diagonal":
         return jnp.linalg.solve(blocks(p, values, size), b.reshape(-1, size, 1)).reshape(-1)
@@ -88,7 +88,7 @@ def blocks(p: Pattern, values: Array, size: int) -> Array:
     return zeros.at[p.rows // size, p.rows % size, p.cols % size].set(values)
 
 
-def _band(p: Pattern, values: Array, offset: int) -> Array:
+def band(p: Pattern, values: Array, offset: int) -> Array:
     """Returns the entries of one diagonal, at the numbers of their rows."""
     at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
     return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])
