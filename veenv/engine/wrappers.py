@@ -216,17 +216,12 @@ class _Alike(jax.core.Trace):
         with set_current_trace(self._outside):
             return self._outside.process_primitive(primitive, args, _first_of(params))
 
-    def process_custom_jvp_call(
-        self, primitive: Any, fun: Any, rule: Any, args: Any, /, **_: Any
-    ) -> Any:
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, /, *rest: Any, **_: Any) -> Any:
+        *_rules, args = rest
         with set_current_trace(self):
             return fun.call_wrapped(*args)
 
-    def process_custom_vjp_call(
-        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any
-    ) -> Any:
-        with set_current_trace(self):
-            return fun.call_wrapped(*args)
+    process_custom_vjp_call = process_custom_jvp_call
 
     def stage_value(self, val: Any) -> Any:
         return self._outside.stage_value(val)
