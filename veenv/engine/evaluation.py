@@ -195,17 +195,14 @@ def _is_diagonal(used: Sequence[Elemental]) -> bool:
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
     """Returns, for each equation, the variables that are read for the last time there."""
     program = linearisation.program
-    returned = {o for o in program.outputs if isinstance(o, int)}
-    if program.aux:
-        returned |= {a for a in program.aux[0] if isinstance(a, int)}
-    last: dict[int, int] = {}
-    for index, equation in enumerate(program.equations):
-        for variable in (*equation.inputs, *equation.outputs):
-            if isinstance(variable, int) and variable not in returned:
-                last[variable] = index
+    returned = *program.outputs, *(program.aux[0] if program.aux else ())
+    later = {a for a in returned if isinstance(a, int)}
     uses: dict[int, list[int]] = {}
-    for variable, index in last.items():
-        uses.setdefault(index, []).append(variable)
+    for index, equation in reversed([*enumerate(program.equations)]):
+        for variable in (*equation.inputs, *equation.outputs):
+            if isinstance(variable, int) and variable not in later:
+                later.add(variable)
+                uses.setdefault(index, []).append(variable)
     return uses
 
 
@@ -273,9 +270,8 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, 
     modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], arguments)
     for mode in modes:
         jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)
-        with suppress(
-            *([] if whole is None else [Exception])
-        ):  # the error that follows names its equations
+        # the error that follows names its equations
+        with suppress(*([] if whole is None else [Exception])):
             columns, (values, aux) = jacobian(*arguments)
             break
     else:
