@@ -250,23 +250,19 @@ class _Candidate:
 
 
 def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
-    first, jax_modes = considered.first, considered.modes
-    modes = [
-        (m.name, one) for m in jax_modes.modes for one in replace(jax_modes, modes=(m,)).traced()
-    ]
+    first, modes = considered.first, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
     least = min(map(_limit, first))
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
     candidates = [
         _Candidate.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)
     ]
-    candidates += [_Candidate.of(label, one, _limit(one), pinned=False) for label, one in modes]
-    kernel = kernel_of(considered, [one for _, one in modes])
-    kernel = kernel._replace(modes=[one for _, one in modes])
+    candidates += [_Candidate.of(one.name, one, _limit(one), pinned=False) for one in modes]
+    kernel = kernel_of(considered, modes)
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
     if kernel.program is None or price > least_seconds(kernel.program, batch):
-        menu = menu_of(considered, kernel, kernel.traced or first[0], jax_modes.in_trace)
+        menu = menu_of(considered, kernel, kernel.traced or first[0], considered.modes.in_trace)
         form = menu.cheapest(batch, price)
     candidates += _unoffered(function, lin, {one.name for one in candidates})
     rows = [row for one in candidates for row in _rows(one, kernel, form, batch)]
@@ -274,9 +270,8 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
     lines = _lines(function)
     entries = attempt(lambda: function.entries(lin), lambda: (1, 1))
     advice = _advice(rows, candidates, lines, entries, batch)
-    first_taken = next(
-        (k for k, row in enumerate(rows) if row.taken), 0
-    )  # slower forms need no reason
+    # slower forms need no reason
+    first_taken = next((k for k, row in enumerate(rows) if row.taken), 0)
     rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
     return Explanation(function.name, batch, tuple(rows), counts, tuple(advice))

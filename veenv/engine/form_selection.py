@@ -200,9 +200,8 @@ class Form:
 
     closed: Any  # its jaxpr
     count: int  # the first arguments, of which a batch surely has one for each point
-    operands_of: Callable[
-        [Sequence[Any]], Sequence[Any]
-    ]  # from the elimination's operands to its own
+    # from the elimination's operands to its own
+    operands_of: Callable[[Sequence[Any]], Sequence[Any]]
     name: str = ""  # of a mode of JAX, in which nothing is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
@@ -281,9 +280,7 @@ def _cheapest(considered: Considered) -> Any:
         watcher(considered)
     first, modes, source, _ = considered
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    kernel_form = (
-        KernelForm() if source is None else attempt(lambda: kernel_of(considered), KernelForm)
-    )
+    kernel_form = attempt(lambda: kernel_of(considered), KernelForm)
     base, program = kernel_form.traced, kernel_form.program
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # further ones report callbacks
@@ -356,7 +353,7 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     """
     first, untraced, source, _ = considered
     if source is None:
-        return KernelForm()
+        return KernelForm(modes=modes)
     asked, estimate = first[source], operations_of(first[source].closed)
     if asked.is_constant:
         return KernelForm(modes=modes)
