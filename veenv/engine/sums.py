@@ -25,6 +25,7 @@ from veenv import _compat
 from veenv.engine import edge, edge_product
 from veenv.engine.edge import (
     Edge,
+    align_mask,
     diagonal_pairs,
     either,
     expand_link,
@@ -162,13 +163,9 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
     x = respread(e, target)
     if isinstance(e.link, Selection) and e.link.key != link.key:
         assert x.values is not None
-        places = e.link.places
-        on_part = (places if link_on_out(target) else places.T).columns() >= 0
-        shape = [
-            n if a == ("link", 0) else 1
-            for a, n in zip(labels_of(target), x.values.shape, strict=True)
-        ]
-        on_part = jnp.asarray(on_part).reshape(shape)
+        link_places = e.link.places if link_on_out(target) else e.link.places.T
+        on_part = jnp.asarray(link_places.columns() >= 0)
+        on_part = align_mask(on_part, [("link", 0)], labels_of(target))
         mask = None if x.mask is None else x.mask & on_part
         x = replace(x, values=select(on_part, x.values, 0), mask=mask)
     return replace(x, link=link)
