@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat, limits
-from veenv.engine.edge import Edge, link_on_out, respread_entries
+from veenv.engine.edge import Edge, link_on_out, respread_entries, stored_values
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
 from veenv.structure import structure as algebra
@@ -141,23 +141,19 @@ def term(e: Edge) -> Term:
       >>> float(term(minus).values)
       -1.0
     """
-    s = e.structure
-    values = jnp.ones((), e.dtype) if e.values is None else e.values
-    partners = places = None
-    if isinstance(e.link, Selection):
-        places = e.link.places
-    elif e.link is not None:
-        on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
-        large = e.link.in_shape if on_out else e.link.out_shape
-        partner_columns = columns(e.link if on_out else e.link.T)
-        if partner_columns is not None:
-            return Term(-values if e.sign < 0 else values, partner_columns, s)
+    if e.link is None or isinstance(e.link, Selection):
+        return Term(stored_values(e), None, e.structure, e.link and e.link.places)
+    on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
+    large = e.link.in_shape if on_out else e.link.out_shape
+    partners: Any = columns(e.link if on_out else e.link.T)
+    if partners is None:
         move = e.link.apply if on_out else e.link.transpose
         with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
-            dtype = jnp.float64 if _wide(large) else jnp.float32
+            # float32 cannot tell larger numbers apart
+            dtype = jnp.float64 if prod(large) >= 2**24 else jnp.float32
             numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
             partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
-    return Term(-values if e.sign < 0 else values, partners, s, places)
+    return Term(stored_values(e), partners, e.structure)
 
 
 def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -183,11 +179,6 @@ def numbered_entries(s: Structure) -> np.ndarray:
     sizes = dict(zip(labels, shape, strict=True))
     numbers = numbers.reshape([sizes.get(a, 1) for a in every])
     return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
-
-
-def _wide(shape: Sequence[int]) -> bool:
-    """Returns whether float32 cannot tell the indices apart."""
-    return prod(shape) >= 2**24
 
 
 def entry_shape(s: Structure) -> list[int]:
