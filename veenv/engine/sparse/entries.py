@@ -57,11 +57,8 @@ class Indexed:
     @cached_property
     def values(self) -> Numbers | None:
         """The values, one for each entry, summed on first use; None if all are ones."""
-        return (
-            self.source.numbers(self.dtype)
-            if isinstance(self.source, SumOfEntries)
-            else self.source
-        )
+        source = self.source
+        return source.numbers(self.dtype) if isinstance(source, SumOfEntries) else source
 
     def numbers(self) -> Numbers:
         """Returns the values, ones too."""
@@ -112,17 +109,12 @@ def is_light(post: Indexed, pre: Indexed) -> bool:
 
 def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
     """Computes the product post · pre; `upper`: of it what is on the diagonal and above it."""
-    dtype = _compat.promoted(post.dtype, pre.dtype)
-    left, right = meetings(post.pattern, pre.pattern)
+    dtype, p, q = _compat.promoted(post.dtype, pre.dtype), post.pattern, pre.pattern
+    left, right = meetings(p, q)
     if upper:
-        above = post.pattern.rows[left] <= pre.pattern.cols[right]
+        above = p.rows[left] <= q.cols[right]
         left, right = left[above], right[above]
-    pattern, collect = collected(
-        post.pattern.rows[left],
-        pre.pattern.cols[right],
-        post.pattern.out_shape,
-        pre.pattern.in_shape,
-    )
+    pattern, collect = collected(p.rows[left], q.cols[right], p.out_shape, q.in_shape)
     if collect.is_gather:  # ordered before the product, not after
         assert collect.table is not None
         left, right = left[collect.table], right[collect.table]
@@ -160,11 +152,6 @@ def _products(
     return Numbers(factors[0].array() * factors[1].array())
 
 
-def add(a: Indexed, b: Indexed) -> Indexed:
-    """Adds two matrices of one shape."""
-    return total_known([a, b])
-
-
 def total_known(several: Sequence[Indexed]) -> Indexed:
     """Adds matrices of one shape, at least one.
 
@@ -185,13 +172,11 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
         np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
     )
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
-    if collect.is_gather and all(x.source is None for x in several):
-        return Indexed(pattern, None, dtype, _either(several, collect))
-    total_values = SumOfEntries(several, collect)
     mask = _either(several, collect)
-    return Indexed(
-        pattern, total_values if mask is None else total_values.numbers(dtype), dtype, mask
-    )
+    if collect.is_gather and all(x.source is None for x in several):
+        return Indexed(pattern, None, dtype, mask)
+    sums = SumOfEntries(several, collect)
+    return Indexed(pattern, sums if mask is None else sums.numbers(dtype), dtype, mask)
 
 
 def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
@@ -241,12 +226,8 @@ def mirrored(x: Indexed) -> Indexed:
     """Returns the symmetric matrix of an upper triangle."""
     p = x.pattern
     above = np.flatnonzero(p.rows < p.cols)
-    pattern, collect = collected(
-        np.concatenate([p.rows, p.cols[above]]),
-        np.concatenate([p.cols, p.rows[above]]),
-        p.out_shape,
-        p.in_shape,
-    )
+    rows, cols = np.append(p.rows, p.cols[above]), np.append(p.cols, p.rows[above])
+    pattern, collect = collected(rows, cols, p.out_shape, p.in_shape)
     assert collect.table is not None
     return _selected(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
 
@@ -274,15 +255,14 @@ def known_of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) ->
     if places is None:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
-    if e.values is None and e.sign > 0 and e.mask is None:
-        return Indexed(pattern, None, e.dtype)
+    if e.values is None and e.mask is None:
+        minus = np.full(pattern.nse, -1, np.int8)
+        signs = None if e.sign > 0 else Numbers.ones(pattern.nse, e.dtype, minus)
+        return Indexed(pattern, signs, e.dtype)
     mask = None
     if e.mask is not None:
         full = jnp.broadcast_to(e.mask, t.values.shape)
         mask = collect(respread_entries(full, t.structure).reshape(-1))
-    if e.values is None and e.mask is None:
-        minus = np.full(pattern.nse, -1, np.int8)
-        return Indexed(pattern, Numbers.ones(pattern.nse, e.dtype, minus), e.dtype)
     entry_values = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
     return Indexed(pattern, entry_values.collected(collect), e.dtype, mask)
 

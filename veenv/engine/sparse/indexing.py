@@ -312,7 +312,7 @@ class Sparse:
         if isinstance(a, Indexed) or isinstance(b, Indexed):
             left, right = _as_entries(a), _as_entries(b)
             if left is not None and right is not None:
-                return entries.add(left, right)
+                return entries.total_known([left, right])
             a, b = structured(a), structured(b)
         return merged_terms([*a, *b])
 
