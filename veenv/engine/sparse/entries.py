@@ -37,6 +37,9 @@ from veenv.engine.sparse.pattern import (
 from veenv.engine.sparse.summands import Term, numbered_entries, strides_of, term
 from veenv.structure.structure import FREE
 
+Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""The shapes of the out axes and of the in axes."""
+
 
 @dataclass(frozen=True)
 class Indexed:
@@ -90,9 +93,7 @@ def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexe
     return Indexed(pattern, None, dtype)
 
 
-def index_map(
-    indices: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool
-) -> Indexed:
+def index_map(indices: np.ndarray, shapes: Shapes, dtype: Any, *, adds: bool) -> Indexed:
     """Returns the matrix that moves an element to each result, or `adds` each element to one."""
     out_shape, in_shape = shapes
     if adds:
@@ -390,9 +391,7 @@ Matrix: TypeAlias = Indexed | Entries
 """Entries at known places, and at computed ones."""
 
 
-def computed_map(
-    e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool
-) -> Entries | None:
+def computed_map(e: Edge, shapes: Shapes, *, adds: bool) -> Entries | None:
     """Returns a partial that only moves numbers to computed places, as entries.
 
     There is one entry for each result element, or for each operand element if it `adds`. None if
@@ -425,7 +424,7 @@ def computed_map(
     return Entries.at(values, rows, cols.reshape(-1), *shapes)
 
 
-def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | None:
+def blocks(e: Edge, shapes: Shapes) -> Indexed | None:
     """Returns a partial that moves numbers, with an entry at each place that may be reached.
 
     Places without an entry are masked, as their zeros could meet infinity.
@@ -434,7 +433,7 @@ def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | No
     return None if x is None else replace(x, mask=both(x.mask, x.stored() != 0))
 
 
-def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | None:
+def one_hot(e: Edge, shapes: Shapes) -> Entries | None:
     """Returns a partial between an array and one of its elements, as one entry."""
     if e.values is None or e.values.size != prod(shapes[0]) * prod(shapes[1]):
         return None
