@@ -313,33 +313,21 @@ def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
     linked_axes = s.link_out if on_out else s.link_in
     alias = {("out", k): (side, k if on_out else s.pairs[k]) for k in axes}
     linked = sorted([(side, a) for a in linked_axes] + list(alias.values()))
-    x, labels = stored_values(e), labels_of(s)
-    if s.link_values:
-        at = labels.index(("link", 0))
-        shape = base.out_shape if on_out else base.in_shape
-        x = x.reshape([*x.shape[:at], *shape, *x.shape[at + 1 :]])
-        labels = [*labels[:at], *((side, a) for a in linked_axes), *labels[at + 1 :]]
+    x, labels = _unfolded(stored_values(e), e)
     rest = [a for a in labels_of(target) if a != ("link", 0)]
+    n = len(rest)
     x = spread(x, [alias.get(a, a) for a in labels], [*rest, *linked], sizes_of(s))
-    return _store_link(target, x, len(rest), link, on_out, e)
+    if link_on_out(target) != on_out:
+        x = link.along(x, range(n, x.ndim), transposed=on_out)
+    x = x.reshape([*x.shape[:n], prod(x.shape[n:])])
+    x = arranged(x, [*rest, ("link", 0)], labels_of(target))
+    return Edge(target, x, e.dtype, 1, link)
 
 
 def link_on_out(s: Structure) -> bool:
     """Returns whether a link's values lie on the out side (the smaller one; out if equal)."""
     out_size, in_size = s.linked_sizes
     return out_size <= in_size
-
-
-def _store_link(
-    target: Structure, x: Array, num_rest: int, link: LinearMap, on_out: bool, e: Edge
-) -> Edge:
-    """Moves values on one side of a link (last axes of x) to the side that stores them."""
-    if link_on_out(target) != on_out:
-        x = link.along(x, range(num_rest, x.ndim), transposed=on_out)
-    x = x.reshape([*x.shape[:num_rest], prod(x.shape[num_rest:])])
-    rest = [a for a in labels_of(target) if a != ("link", 0)]
-    x = arranged(x, [*rest, ("link", 0)], labels_of(target))
-    return Edge(target, x, e.dtype, 1, link)
 
 
 def add(a: Edge, b: Edge) -> Edge:
