@@ -44,7 +44,6 @@ from veenv.engine.sums import Terms
 from veenv.engine.wrappers import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import Program, is_symbolic, normalise_argnums, refuse_symbolic, trace
-from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KernelMode, as_kernel
 from veenv.linear.barrier import with_pins
 from veenv.linear.linear_map import canonical
@@ -60,11 +59,7 @@ _FORESEEN = (NotImplementedError, *OF_TRACING)
 
 def transformed(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what a request asks for of a function, for arrays on any mesh and any width."""
-
-    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
-        return compiled(request, fun)
-
-    return anywhere(make, fun, request)
+    return anywhere(lambda fun, _: compiled(request, fun), fun, request)
 
 
 def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,10 +144,6 @@ class _Point:
         """The arguments that are differentiated by."""
         return [self.args[a] for a in self.argnums]
 
-    def by_jax(self) -> Any:
-        """Returns the result by one of JAX's modes."""
-        return by_jax(self.program, self.request)(*self.args, **self.kwargs)
-
     def by_symbols(self) -> Any:
         """Returns the result by one of JAX's modes, of axes of symbolic size."""
         forward = str(self.request.order).lower() in ("forward", "fwd")
@@ -166,7 +157,8 @@ class _Point:
         """Returns what is made; where that fails and any order will do, the result by JAX."""
         if self.request.compared != "auto" or self.request.blocks != "dense":
             return make()
-        by_mode = lambda: of_mode(self.by_jax())  # noqa: E731
+        mode = by_jax(self.program, self.request)
+        by_mode = lambda: of_mode(mode(*self.args, **self.kwargs))  # noqa: E731
         return attempt(make, by_mode, lambda error: isinstance(error, _FORESEEN))
 
     def eliminable(self) -> _Eliminable:
@@ -205,10 +197,7 @@ class _Eliminable:
 
     def result(self) -> Any:
         """Returns the result by the order."""
-
-        def optional() -> list[Any]:
-            return self._results(self._blocks(), self._symmetric(), [])
-
+        optional = lambda: self._results(self._blocks(), self._symmetric(), [])  # noqa: E731
         return attempt(optional, self._plain)[0]
 
     def forms(self) -> Forms | None:
