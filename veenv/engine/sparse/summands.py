@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat, limits
-from veenv.engine.edge import Edge, link_on_out, respread_entries, stored_values
+from veenv.engine.edge import Edge, link_on_out, respread_entries, stored_values, todense
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
 from veenv.structure import structure as algebra
@@ -81,6 +81,10 @@ class Term:
         """Returns the term times a number."""
         s = self.structure
         return replace(self, values=self.values * factor, structure=replace(s, unit=False))
+
+    def dense(self, dtype: Any) -> Array:
+        """Returns the dense array, without axes of size one."""
+        return todense(self.edge(), self.structure.out_shape, self.structure.in_shape, dtype)
 
     def entries(self) -> Array:
         """Returns the value of every entry, repeated at every place, in one axis."""
