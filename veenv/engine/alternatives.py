@@ -205,13 +205,10 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
     XLA compiles each product of an elimination as a separate loop. A mode has fewer of them, with
     more vectors each, so an elimination with as many multiplications is slower.
     """
-    graph = lin.graph
-    if (
-        any(_operators(lin))
-        or graph.cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS
-    ):
+    cost = lin.graph.cost
+    if any(_operators(lin)) or cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS:
         return False
-    done = graph.cost(ids, "executed")
+    done = cost(ids, "executed")
     if done > SMALL_PRODUCT * len(ids):
         return False
     a_pass = sum(e.partial.executed.num_entries for used in lin.elementals for e in used)
