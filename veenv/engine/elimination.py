@@ -204,9 +204,8 @@ def elimination_jaxpr(
     """Traces an elimination alone: elemental values in, remaining edges' values out."""
 
     def run(values: Sequence[Array | None]) -> list[Array | None]:
-        filled = {
-            pair: replace(e, values=x) for (pair, e), x in zip(edges.items(), values, strict=True)
-        }
+        valued = zip(edges.items(), values, strict=True)
+        filled = {pair: replace(e, values=x) for (pair, e), x in valued}
         left = eliminate(linearisation, filled, order, keep_sums=keep_sums).edges
         return [e.values for e in left.values()]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, cast
 
 import jax
@@ -151,14 +151,9 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
     results, pull = results_and_pullback(site, ins)
     outs = [site.out_avals[k] for k in site.results]
     operands = [site.in_avals[i] for i in site.operands]
+    shape = partial(real_shape, realify=realify)
     dtypes = [jnp.finfo(a.dtype).dtype if realify else a.dtype for a in outs]
-    call = Call(
-        pulled.rule,
-        [real_shape(a, realify=realify) for a in outs],
-        [real_shape(a, realify=realify) for a in operands],
-        dtypes,
-        pull,
-    )
+    call = Call(pulled.rule, [*map(shape, outs)], [*map(shape, operands)], dtypes, pull)
     return _Run(results, call=call)
 
 

@@ -254,9 +254,8 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
     lin = attempt(function.linearised, lambda: None)
     least = min(map(_limit, first))
     names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
-    candidates = [
-        _Candidate.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)
-    ]
+    named = zip(names, first, strict=True)
+    candidates = [_Candidate.of(name, one, least, pinned=True) for name, one in named]
     candidates += [_Candidate.of(one.name, one, _limit(one), pinned=False) for one in modes]
     kernel = kernel_of(considered, modes)
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)

@@ -120,10 +120,9 @@ def _considered(
             return Considered(first, later, 0 if kernels else None, first[0].name)
         traced = trace(lambda *args, **kwargs: [jacobian(*args, **kwargs)])
     # Beside reverse stands another order of fewer operations; "auto" comes first.
-    source = -1 if request.compared == "reverse" else 0
-    return Considered(
-        _separate(traced), modes, source if kernels and alike else None, "elimination"
-    )
+    place = -1 if request.compared == "reverse" else 0
+    source = place if kernels and alike else None
+    return Considered(_separate(traced), modes, source, "elimination")
 
 
 def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
@@ -181,9 +180,8 @@ class _Modes:
         """Returns whether the function depends on no other trace than that of its arguments."""
         static = [x for k, x in enumerate(self.leaves) if k not in self.dynamic]
         captured = operands[len(self.dynamic) :]
-        return not any(map(_compat.is_traced, (*static, *captured))) and not any(
-            map(_compat.variance, operands)
-        )
+        traced = any(map(_compat.is_traced, (*static, *captured)))
+        return not (traced or any(map(_compat.variance, operands)))
 
     def split(self) -> tuple[list[Traced], _Modes]:
         """Returns the first mode that JAX has, traced, if there is one, and the modes after it."""

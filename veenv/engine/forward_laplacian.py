@@ -87,9 +87,8 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
         [value], [laplacian] = run(jet.value), run(jet.laplacian)
         return [Jet(value, summed(jet.slopes, axes), laplacian)]
     values = [j.value for j in jets]
-    slopes, numbers = _met(
-        equation, dict(zip(active, (j.slopes for j in jets), strict=True)), known
-    )
+    by_operand = dict(zip(active, (j.slopes for j in jets), strict=True))
+    slopes, numbers = _met(equation, by_operand, known)
 
     def push(tangents: Any) -> tuple[Any, Any]:
         return jax.jvp(run, values, list(tangents))
@@ -131,10 +130,8 @@ def _met(
         operand_numbers: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
         for i, s in zip(by_operand, several, strict=True):
             operand_numbers[i] = s.numbers
-        rows: Any = [
-            indexmap.move_elements(name, params, x, shape)
-            for x in zip(*operand_numbers, strict=True)
-        ]
+        slots = zip(*operand_numbers, strict=True)
+        rows: Any = [indexmap.move_elements(name, params, slot, shape) for slot in slots]
         return [s.values for s in several], [np.stack(of) for of in zip(*rows, strict=True)]
     if list(by_operand) == [0] and numbers is not None:
         index_maps = indexmap.sources(equation, known)

@@ -145,9 +145,8 @@ def _by_hessian(fun: Callable[..., Any], args: Any, kwargs: Any, argnum: int) ->
     leaves, tree = jax.tree.flatten(args[argnum])
 
     def at_leaf(k: int, x: Any) -> Any:
-        changed = jax.tree.unflatten(
-            tree, [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
-        )
+        several = [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
+        changed = jax.tree.unflatten(tree, several)
         return fun(*args[:argnum], changed, *args[argnum + 1 :], **kwargs)
 
     def diagonals(k: int) -> Any:

@@ -271,9 +271,8 @@ def _computed(closed: Any) -> Iterator[Hashable]:
     yield type(closed), *(v.aval for v in inputs)
     for eqn in jaxpr.eqns:
         yield eqn.primitive, eqn.ctx, *(_atom(a, numbers) for a in eqn.invars)
-        body = _compat.own_rule(eqn.primitive, eqn.params) and _compat.call_body(
-            eqn.primitive.name, eqn.params
-        )
+        rule = _compat.own_rule(eqn.primitive, eqn.params)
+        body = rule and _compat.call_body(eqn.primitive.name, eqn.params)
         yield _plain(eqn.params if body is None else body)
         numbers.update((v, len(numbers) + k) for k, v in enumerate(eqn.outvars))
         yield tuple((v.aval, _compat.is_dropped(v)) for v in eqn.outvars)

@@ -171,10 +171,8 @@ class _Search:
         for k, e in enumerate(self.program.equations):
             operands = [a for a in e.inputs if isinstance(a, int)]
             inside = k in lines
-            here = max(
-                (stage_of[a] if inside and a in stage_of else level.get(a, 0) for a in operands),
-                default=0,
-            )
+            ranks = [stage_of[a] if inside and a in stage_of else level.get(a, 0) for a in operands]
+            here = max(ranks, default=0)
             outs = [v for v in e.outputs if v is not None]
             level.update(dict.fromkeys(outs, here + inside))
             if inside:

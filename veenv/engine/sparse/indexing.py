@@ -216,11 +216,8 @@ def _converted(
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(terms, Indexed):
         pattern = terms.pattern.reshaped(out_shape, in_shape)
-        return [
-            terms
-            if pattern is terms.pattern
-            else replace(terms, pattern=pattern, source=terms.values)
-        ]
+        same = pattern is terms.pattern
+        return [terms if same else replace(terms, pattern=pattern, source=terms.values)]
     return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(terms))]
 
 
@@ -342,10 +339,8 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape
-    left, right = (
-        entries.known_of_edge(p, out_shape, between),
-        entries.known_of_edge(q, between, in_shape),
-    )
+    left = entries.known_of_edge(p, out_shape, between)
+    right = entries.known_of_edge(q, between, in_shape)
     if left is None or right is None or not entries.is_light(left, right):
         return product
     thin = num_meetings(left.pattern, right.pattern) <= limits.MOSTLY * stored

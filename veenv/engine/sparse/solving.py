@@ -72,14 +72,9 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
     if how == "block-diagonal":
         return jnp.linalg.solve(blocks(p, values, size), b.reshape(-1, size, 1)).reshape(-1)
     shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
-    on_host = _banded if how == "banded" else _sparse
-    return jax.pure_callback(
-        lambda v, b: on_host(p, np.asarray(v), np.asarray(b)),
-        shape,
-        values,
-        b,
-        vmap_method="sequential",
-    )
+    solver = _banded if how == "banded" else _sparse
+    on_host = lambda v, b: solver(p, np.asarray(v), np.asarray(b))  # noqa: E731
+    return jax.pure_callback(on_host, shape, values, b, vmap_method="sequential")
 
 
 def blocks(p: Pattern, values: Array, size: int) -> Array:
