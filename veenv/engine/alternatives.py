@@ -88,8 +88,12 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 
 def _stores(lin: Linearisation) -> bool:
     """Returns whether reverse mode stores the steps of a loop."""
-    loops = filter(None, map(walk.loop_of, walk.every(lin.program.equations)))
-    return any(loop.length is not None for loop in loops)
+    return any(_length(e) is not None for e in walk.every(lin.program.equations))
+
+
+def _length(equation: Any) -> int | None:
+    """Returns the number of steps of a `scan`; None of other equations."""
+    return getattr(walk.loop_of(equation), "length", None)
 
 
 def other_orders(
@@ -222,11 +226,8 @@ def are_loops(lin: Linearisation) -> bool:
     as the whole function, because nothing before or after it is narrower.
     """
     program = lin.program
-    loops = [
-        k
-        for k, e in enumerate(program.equations)
-        if getattr(walk.loop_of(e), "length", None) is not None and lin.elementals[k]
-    ]
+    numbered = enumerate(program.equations)
+    loops = [k for k, e in numbered if _length(e) is not None and lin.elementals[k]]
     inside = sum(_entries(program.equations[k]) for k in loops)
     if not loops or inside < limits.MOSTLY * sum(map(_entries, program.equations)):
         return False
@@ -236,8 +237,7 @@ def are_loops(lin: Linearisation) -> bool:
 
 def _entries(equation: Any) -> int:
     """Counts the numbers that an equation computes, those of each step of a loop."""
-    steps = getattr(walk.loop_of(equation), "length", None) or 1
-    bodies = walk.inside(equation.params, lambda _: False)
+    bodies, steps = walk.inside(equation.params, lambda _: False), _length(equation) or 1
     return sum(prod(a.shape) for a in walk.out_avals(equation)) + steps * sum(map(_entries, bodies))
 
 
