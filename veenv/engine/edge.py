@@ -115,7 +115,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     labels, sizes = labels_of(target), sizes_of(target)
     # A valued pair's values are stored under its out axis.
     x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
-    mask = None if e.mask is None else align_mask(e.mask, labels_of(s), labels)
+    mask = None if e.mask is None else align(e.mask, labels_of(s), labels)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
         x = select(same, x, 0)
@@ -148,19 +148,23 @@ def respread(e: Edge, target: Structure) -> Edge:
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     labels, have = labels_of(target), labels_of(e.structure)
     x = spread(values, have, labels, sizes_of(target))
-    mask = None if e.mask is None else align_mask(e.mask, have, labels)
+    mask = None if e.mask is None else align(e.mask, have, labels)
     return Edge(target, x, e.dtype, e.sign, mask=mask)
 
 
-def respread_entries(values: Array, s: Structure) -> Array:
-    """Repeats values to every entry: along out axes, the link, then unpaired in axes."""
-    target = replace(
+def entrywise(s: Structure) -> Structure:
+    """Returns a structure with a value for each entry: by out axes, link, unpaired in axes."""
+    return replace(
         s,
         out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
         in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
         link_values=s.link is not Link.NONE,
     )
-    return spread(values, labels_of(s), labels_of(target), sizes_of(target))
+
+
+def respread_entries(values: Array, s: Structure) -> Array:
+    """Repeats values to every entry, as `entrywise` has them."""
+    return spread(values, labels_of(s), labels_of(entrywise(s)), sizes_of(s))
 
 
 def diagonal_pairs(e: Edge) -> tuple[tuple[int, int], ...]:
@@ -195,9 +199,7 @@ def keep_diagonal(e: Edge) -> Edge:
     result = _keep_diagonal(e)
     if e.mask is None:
         return result
-    return replace(
-        result, mask=align_mask(e.mask, labels_of(e.structure), labels_of(result.structure))
-    )
+    return replace(result, mask=align(e.mask, labels_of(e.structure), labels_of(result.structure)))
 
 
 def _keep_diagonal(e: Edge) -> Edge:
@@ -278,7 +280,7 @@ def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
         mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
     mask = mask.reshape(shape)
     if e.mask is not None:
-        mask = mask & align_mask(*_unfolded(e.mask, e), labels)
+        mask = mask & align(*_unfolded(e.mask, e), labels)
     return mask, spread(values, have, labels, sizes)
 
 
@@ -397,11 +399,7 @@ def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: A
     """Returns the partial as a dense array of shape ``out_shape + in_shape``."""
     e = expand_link(replace(e, mask=None))
     e = expand_pairs(e, [k for k, j in enumerate(e.structure.pairs) if j != FREE])
-    s = e.structure
-    full = replace(
-        s, out_values=(True,) * len(s.out_shape), in_values=(True,) * len(s.in_shape), unit=False
-    )
-    x = spread(stored_values(e), labels_of(s), labels_of(full), sizes_of(s))
+    x = respread_entries(stored_values(e), e.structure)
     return x.astype(dtype).reshape((*out_shape, *in_shape))
 
 
@@ -424,8 +422,8 @@ def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
     return filled
 
 
-def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
-    """Returns a mask in the order of the target's labels, of size one along those it lacks.
+def align(mask: Any, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
+    """Returns a mask, or numbers, in the target's order, of size one along labels it lacks.
 
     Labels that the target has not must be of size one.
     """

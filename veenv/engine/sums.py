@@ -25,7 +25,7 @@ from veenv import _compat
 from veenv.engine import edge, edge_product
 from veenv.engine.edge import (
     Edge,
-    align_mask,
+    align,
     diagonal_pairs,
     either,
     expand_link,
@@ -165,7 +165,7 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
         assert x.values is not None
         link_places = e.link.places if link_on_out(target) else e.link.places.T
         on_part = jnp.asarray(link_places.columns() >= 0)
-        on_part = align_mask(on_part, [("link", 0)], labels_of(target))
+        on_part = align(on_part, [("link", 0)], labels_of(target))
         mask = None if x.mask is None else x.mask & on_part
         x = replace(x, values=select(on_part, x.values, 0), mask=mask)
     return replace(x, link=link)

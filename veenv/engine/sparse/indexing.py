@@ -29,7 +29,7 @@ from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sparse.partials import Around, Move, index_arrays
 from veenv.engine.sparse.pattern import num_meetings, placed
-from veenv.engine.sparse.summands import entry_shape, term
+from veenv.engine.sparse.summands import term
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
@@ -270,7 +270,7 @@ def _multiply(post: _Placed, pre: _Placed) -> _Placed:
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
     """Returns an edge as entries; raises `_TooMany` for large ones."""
-    if prod(entry_shape(e.structure)) > limits.TABLE:
+    if prod(edge.entrywise(e.structure).value_shape) > limits.TABLE:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))

@@ -14,9 +14,18 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat, limits
-from veenv.engine.edge import Edge, link_on_out, respread_entries, stored_values, todense
+from veenv.engine.edge import (
+    Edge,
+    align,
+    entrywise,
+    link_on_out,
+    respread_entries,
+    stored_values,
+    todense,
+)
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
+from veenv.rules.indexmap import numbered
 from veenv.structure import structure as algebra
 from veenv.structure.product import labels_of
 from veenv.structure.structure import FREE, Link, Structure
@@ -50,7 +59,7 @@ class Term:
     @property
     def nse(self) -> int:
         """Number of entries."""
-        return prod(entry_shape(self.structure))
+        return prod(entrywise(self.structure).value_shape)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -172,29 +181,14 @@ def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 def numbered_entries(s: Structure) -> np.ndarray:
     """Returns, for every entry in `Term.entries`' order, the flat index of its value."""
-    labels, shape = labels_of(s), s.value_shape
-    numbers, every = np.arange(prod(shape)).reshape(shape), []
-    for k in range(len(s.out_shape)):
-        every += [] if k in s.link_out else [("out", k)]
-    every += [("link", 0)] if s.link is not Link.NONE else []
-    every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
-    stored = [a for a in every if a in labels]
-    numbers = numbers.transpose([labels.index(a) for a in stored])
-    sizes = dict(zip(labels, shape, strict=True))
-    numbers = numbers.reshape([sizes.get(a, 1) for a in every])
-    return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
-
-
-def entry_shape(s: Structure) -> list[int]:
-    """Returns the sizes along which a term has entries: out axes, link, in axes; pairs once."""
-    sizes = [n for k, n in enumerate(s.out_shape) if k not in s.link_out]
-    sizes += [s.link_size] if s.link is not Link.NONE else []
-    return sizes + [n for j, n in enumerate(s.in_shape) if j not in s.pairs and j not in s.link_in]
+    every, numbers = entrywise(s), numbered(s.value_shape)
+    of_axes: Any = align(numbers, labels_of(s), labels_of(every))
+    return np.broadcast_to(of_axes, every.value_shape).reshape(-1)
 
 
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     """Returns flat out and in index of each entry, by NumPy or its like; -1 for none."""
-    shape = entry_shape(s)
+    shape = entrywise(s).value_shape
     out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
     rows = cols = xp.zeros(shape, np.int32)
     axis = 0
