@@ -170,7 +170,7 @@ def _custom(
     if around is None:
         totals |= eliminate(lin, values.edges, order).edges
     else:
-        left = eliminate_sparse(lin, values.parallel, order, around=around).terms
+        left = eliminate_sparse(lin, values.parallel, order, around).terms
         shapes = lin.graph.shapes
         totals |= {(u, v): as_one(x, shapes[v], shapes[u]) for (u, v), x in left.items()}
     passed = [k for k in lin.graph.output_nodes if k < lin.graph.num_inputs]  # as they are

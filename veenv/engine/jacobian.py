@@ -325,7 +325,7 @@ def _eliminated(
     if blocks != "dense":
         around = Around.of_whole(lin)
         values = evaluate(lin, leaves, around=around)
-        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, symmetric, around)
+        return values, eliminate_sparse(lin, values.parallel, ids, around, values.calls, symmetric)
     values = evaluate(lin, leaves)
     return values, eliminate(lin, values.edges, ids, values.calls)
 

@@ -166,12 +166,8 @@ def _register() -> None:
     """Registers with lineax the properties of a sparse operator: only its pattern."""
     lx.is_diagonal.register(SparseOperator, lambda op: _width(op) == 0)
     lx.is_tridiagonal.register(SparseOperator, lambda op: _width(op) <= 1)
-    for unknown in (
-        lx.is_symmetric,
-        lx.has_unit_diagonal,
-        lx.is_positive_semidefinite,
-        lx.is_negative_semidefinite,
-    ):
+    semidefinite = lx.is_positive_semidefinite, lx.is_negative_semidefinite
+    for unknown in (lx.is_symmetric, lx.has_unit_diagonal, *semidefinite):
         unknown.register(SparseOperator, lambda op: False)
     lx.is_lower_triangular.register(SparseOperator, lambda op: op.matrix.bandwidth[1] == 0)
     lx.is_upper_triangular.register(SparseOperator, lambda op: op.matrix.bandwidth[0] == 0)

@@ -250,9 +250,7 @@ def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = No
 def _program(closed: Any) -> Program:
     """Returns the equations of a closed jaxpr, calls inlined."""
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-    return with_batched_loops(
-        trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals))))
-    )
+    return with_batched_loops(trace(core.jaxpr_as_fun(closed), avals, argnums=range(len(avals))))
 
 
 def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen]:

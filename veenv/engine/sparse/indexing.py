@@ -84,18 +84,17 @@ def eliminate_sparse(
     lin: Linearisation,
     parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Iterable[int],
+    around: Around,
     calls: Sequence[Call] = (),
     symmetric: SymmetricBlocks | None = None,
-    around: Around | None = None,
 ) -> Elimination:
     """Eliminates under the policy `Sparse`, exact through known gathers, scatters and reshapes.
 
-    Nothing is counted. `symmetric`: the blocks of a symmetric Jacobian to leave out. `around`: the
-    context of the program.
+    Nothing is counted. `around`: the context of the program. `symmetric`: the blocks of a symmetric
+    Jacobian to leave out.
     """
     symmetric = SymmetricBlocks() if symmetric is None or calls else symmetric
     order = tuple(order)
-    around = around or Around.of_whole(lin)
     for blocks in () if calls else (False, True):
         index_matrices = index_arrays(lin, parallel, replace(around, blocks=blocks))
         if not index_matrices:
