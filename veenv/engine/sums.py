@@ -28,6 +28,7 @@ from veenv.engine.edge import (
     align,
     diagonal_pairs,
     either,
+    entrywise,
     expand_link,
     is_placed,
     keep_diagonal,
@@ -121,12 +122,9 @@ def kind(e: Edge) -> tuple[Hashable, ...]:
 def num_entries(e: Edge) -> int:
     """Returns the number of places at which a term may have an entry."""
     s = e.structure
-    entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     if s.link is Link.SELECTION:
-        out_size, in_size = s.linked_sizes
-        if not out_size * in_size:
-            return 0
-        return entries // (out_size * in_size) * min(out_size, in_size)
+        return prod(entrywise(s).value_shape)
+    entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     for _, j in diagonal_pairs(e):
         entries //= s.in_shape[j] or 1
     return entries

@@ -34,7 +34,7 @@ from veenv.engine.sparse.pattern import (
     padded,
     placed,
 )
-from veenv.engine.sparse.summands import Term, numbered_entries, strides_of, term
+from veenv.engine.sparse.summands import Term, numbered_entries, offsets_of, strides_of, term
 from veenv.structure.structure import FREE
 
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]
@@ -409,9 +409,7 @@ def computed_map(e: Edge, shapes: Shapes, *, adds: bool) -> Entries | None:
     with jax.ensure_compile_time_eval():
         numbers = jnp.arange(1, size + 1, dtype=jnp.float64 if size >= 2**24 else jnp.float32)
     sources = e.link.apply(numbers.reshape(e.link.in_shape)).astype(jnp.int32) - 1
-    offsets = np.zeros(1, np.int32)
-    for j in s.link_in:
-        offsets = (offsets[:, None] + np.arange(s.in_shape[j]) * in_strides[j]).reshape(-1)
+    offsets = offsets_of(s.in_shape, s.link_in)
     on_link = [n if k in s.link_out else 1 for k, n in enumerate(s.out_shape)]
     cols = jnp.asarray(offsets, jnp.int32)[jnp.maximum(sources, 0)].reshape(on_link)
     for k, j in enumerate(s.pairs):

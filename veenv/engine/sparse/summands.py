@@ -205,7 +205,7 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
             axis += 1
     there: Any = None
     if s.link is not Link.NONE:
-        offsets = _offsets(s.out_shape, s.link_out), _offsets(s.in_shape, s.link_in)
+        offsets = offsets_of(s.out_shape, s.link_out), offsets_of(s.in_shape, s.link_in)
         on_out = link_on_out(s)
         near, far = offsets if on_out else offsets[::-1]
         there = along(partners) >= 0
@@ -227,7 +227,7 @@ def strides_of(shape: Sequence[int]) -> list[int]:
     return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
-def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+def offsets_of(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """Returns the flat index of each index along some axes."""
     strides = strides_of(shape)
     total = np.zeros(1, np.int32)
