@@ -253,7 +253,7 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
     first, modes = considered.first, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
     least = min(map(_limit, first))
-    names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
+    names = attempt(lambda: _names(considered, lin), lambda: _names(considered, None))
     named = zip(names, first, strict=True)
     candidates = [_Candidate.of(name, one, least, pinned=True) for name, one in named]
     candidates += [_Candidate.of(one.name, one, _limit(one), pinned=False) for one in modes]
@@ -282,9 +282,9 @@ def _limit(traced: Traced) -> int:
 
 def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
     """Returns the names of the forms that were asked for."""
-    count = len(considered.first)
-    if considered.name != "elimination" or lin is None:
-        return [considered.name] * count
+    count, mode = len(considered.first), considered.first[0].name
+    if mode or lin is None:
+        return [mode or "elimination"] * count
     ids = resolve_order("auto", lin.graph)
     several = [ids, *other_orders(lin, ids, "auto", considered.modes.modes)]
     return [f"elimination in {_order_name(lin.graph, ids)} order" for ids in several[:count]]

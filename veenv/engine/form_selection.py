@@ -117,12 +117,12 @@ def _considered(
     if not traced.tree.children():
         first, later = modes.split()
         if first:
-            return Considered(first, later, 0 if kernels else None, first[0].name)
+            return Considered(first, later, 0 if kernels else None)
         traced = trace(lambda *args, **kwargs: [jacobian(*args, **kwargs)])
     # Beside reverse stands another order of fewer operations; "auto" comes first.
     place = -1 if request.compared == "reverse" else 0
     source = place if kernels and alike else None
-    return Considered(_separate(traced), modes, source, "elimination")
+    return Considered(_separate(traced), modes, source)
 
 
 def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
@@ -186,8 +186,7 @@ class _Modes:
     def split(self) -> tuple[list[Traced], _Modes]:
         """Returns the first mode that JAX has, traced, if there is one, and the modes after it."""
         for k, mode in enumerate(self.modes):
-            traced = replace(self, modes=(mode,)).traced()
-            if traced:
+            if traced := replace(self, modes=(mode,)).traced():
                 return traced, replace(self, modes=self.modes[k + 1 :])
         return [], replace(self, modes=())
 
@@ -276,7 +275,7 @@ def _cheapest(considered: Considered) -> Any:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(considered)
-    first, modes, source, _ = considered
+    first, modes, source = considered
     asked, every = first[0], range(len(first[0].closed.out_avals))
     kernel_form = attempt(lambda: kernel_of(considered), KernelForm)
     base, program = kernel_form.traced, kernel_form.program
@@ -306,7 +305,6 @@ class Considered(NamedTuple):
     first: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
     source: int | None  # index of the form that becomes the kernel; None: none may
-    name: str  # name of the first forms
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)
@@ -349,7 +347,7 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
-    first, untraced, source, _ = considered
+    first, untraced, source = considered
     if source is None:
         return KernelForm(modes=modes)
     asked, estimate = first[source], operations_of(first[source].closed)
