@@ -81,7 +81,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "blocks": Mechanism(
         tuple(f"{_ENGINE}repeated/{n}.py" for n in ("batched_region", "gather_motion", "outlining",
-                                                   "per_point", "unvmap")),
+                                                   "per_point", "region_search", "unvmap")),
         ("tests/engine/sparse/test_points.py", "tests/engine/sparse/test_writings.py"),
         ("sparse", "writings"),
         {"veenv.engine.jacobian:with_regions": lambda program: program},
