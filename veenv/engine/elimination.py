@@ -47,9 +47,8 @@ class Call:
     def rows(self, cotangents: Mapping[int, Array], num_rows: int) -> dict[int, Array]:
         """Pulls back rows [num_rows, *result] of some results to rows of the operands."""
         every = []
-        for node, shape, dtype in zip(
-            self.rule.results, self.result_shapes, self.dtypes, strict=True
-        ):
+        results = zip(self.rule.results, self.result_shapes, self.dtypes, strict=True)
+        for node, shape, dtype in results:
             cotangent = cotangents.get(node)
             every.append(jnp.zeros((num_rows, *shape), dtype) if cotangent is None else cotangent)
         total: dict[int, Array] = {}

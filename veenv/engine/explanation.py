@@ -225,7 +225,6 @@ class _Candidate:
 
     name: str
     traced: Traced
-    xla: Form
     program: ScalarProgram | None = None
     error: CannotFuseError | None = None
     asked: bool = False  # whether kernel="fused" can make it one
@@ -235,7 +234,7 @@ class _Candidate:
     @classmethod
     def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Candidate:
         """Returns a form as a kernel, if it can be one, else with the reason that counts."""
-        candidate = cls(name, traced, Form.of(traced))
+        candidate = cls(name, traced)
         try:
             candidate.program = traced.automatic(limit)
         except CannotFuseError as error:
@@ -306,7 +305,7 @@ def _unoffered(
             traced = replace(function.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it
             continue
-        yield _Candidate(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
+        yield _Candidate(name, traced, unoffered=_why_not(lin, name))
 
 
 def _why_not(lin: Linearisation | None, name: str) -> str:
@@ -329,7 +328,8 @@ def _rows(
     closed, program, error = candidate.traced.closed, candidate.program, candidate.error
     chosen = form is not None and form.closed is closed
     why = candidate.unoffered or "it is not looked at where another form is fast enough"
-    yield FormRow(candidate.name, "XLA", candidate.xla.seconds(batch), None, "", chosen, why)
+    time = Form.of(candidate.traced).seconds(batch)
+    yield FormRow(candidate.name, "XLA", time, None, "", chosen, why)
     if candidate.unoffered:
         return
     seconds = None if program is None else kernel_seconds(program, batch)
@@ -369,9 +369,8 @@ def _advice(
         yield from _smaller(candidates, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
-        if min(row.seconds or inf for row in kernels) > limits.SLOWER * min(
-            row.seconds or inf for row in rows if row.program == "XLA"
-        ):
+        by_xla = min(row.seconds or inf for row in rows if row.program == "XLA")
+        if min(row.seconds or inf for row in kernels) > limits.SLOWER * by_xla:
             yield "veenv.fuse is XLA's program at one point where its kernel is slower, as here"
     if any(row.taken for row in kernels):
         yield (

@@ -51,6 +51,8 @@ _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 
 Run = Callable[..., list[Any]]
 """A function from the operands of the elimination to the leaves of a result."""
+OperandMap = Callable[[Sequence[Any]], Sequence[Any]]
+"""A map from the operands of the elimination to those of another form."""
 
 
 def choosing(
@@ -197,17 +199,12 @@ class Form:
 
     closed: Any  # its jaxpr
     count: int  # the first arguments, of which a batch surely has one for each point
-    # from the elimination's operands to its own
-    operands_of: Callable[[Sequence[Any]], Sequence[Any]]
+    operands_of: OperandMap  # from the elimination's operands to its own
     name: str = ""  # of a mode of JAX, in which nothing is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        traced: Traced,
-        operands_of: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
-    ) -> Form:
+    def of(cls, traced: Traced, operands_of: OperandMap = lambda operands: operands) -> Form:
         """Returns a traced form."""
         return cls(traced.closed, len(traced.dynamic), operands_of, traced.name)
 
@@ -388,9 +385,7 @@ def _forms(several: Sequence[Traced], operands: Sequence[Any]) -> list[Form]:
     return [Form.of(one, operands_of) for one, operands_of in known if operands_of is not None]
 
 
-def _operands_of(
-    mode: Traced, operands: Sequence[Any]
-) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+def _operands_of(mode: Traced, operands: Sequence[Any]) -> OperandMap | None:
     """Returns a map from an elimination's operands to a mode's; None if it lacks a traced one.
 
     `operands` are those of the elimination at this moment.

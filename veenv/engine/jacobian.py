@@ -36,7 +36,7 @@ from veenv.engine.form_selection import choosing
 from veenv.engine.repeated.outlining import outline_regions
 from veenv.engine.request import Blocks, Request
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix, Shapes, as_computed
 from veenv.engine.sparse.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
 from veenv.engine.sparse.partials import Around
 from veenv.engine.sparse.pattern import Numbers, collected
@@ -48,7 +48,7 @@ from veenv.kernel.fusing import KernelMode, as_kernel
 from veenv.linear.barrier import with_pins
 from veenv.linear.linear_map import canonical
 from veenv.orders.resolve import resolve_order
-from veenv.rules.base import is_complex, memoised, real_shape
+from veenv.rules.base import is_complex, memoised
 from veenv.rules.shape import selected
 from veenv.structure import structure as algebra
 
@@ -310,11 +310,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
 
 def _eliminated(
-    lin: Linearisation,
-    inputs: Any,
-    ids: Sequence[int],
-    symmetric: SymmetricBlocks,
-    blocks: Blocks,
+    lin: Linearisation, inputs: Any, ids: Sequence[int], symmetric: SymmetricBlocks, blocks: Blocks
 ) -> tuple[Evaluated, Elimination]:
     """Evaluates a program, and eliminates the vertices of an order."""
     arrays = jax.tree.leaves(inputs)
@@ -386,12 +382,7 @@ def _weak_as(aval: Any, x: Any) -> Any:
 
 
 def block_of(
-    lin: Linearisation,
-    left: Left,
-    output: int,
-    source: int,
-    *,
-    sparse: bool = False,
+    lin: Linearisation, left: Left, output: int, source: int, *, sparse: bool = False
 ) -> Any:
     """Returns the block of output leaf `output` by input leaf `source`, of shape output + input.
 
@@ -408,9 +399,9 @@ def block_of(
     else:
         terms = () if node is None else left.get((source, node), ())
     if isinstance(terms, (Indexed, Entries)):
-        shapes = real_shape(out_aval, realify=lin.realify), out_shape, in_shape
-        terms = _by_complex(terms, *shapes, dtype) if of_parts else terms
-        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
+        parts, shapes = 1 + is_complex(out_aval), (out_shape, in_shape)
+        terms = _by_complex(terms, parts, shapes, dtype) if of_parts else terms
+        return SparseTensor.from_entries(terms, dtype, *shapes)
     if of_parts and node != source:
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
         if is_complex(out_aval):
@@ -423,27 +414,18 @@ def block_of(
     return dense(terms, out_shape, in_shape, dtype)
 
 
-def _by_complex(
-    x: Matrix,
-    real_shape: Sequence[int],
-    out_shape: Sequence[int],
-    in_shape: Sequence[int],
-    dtype: Any,
-) -> Matrix:
+def _by_complex(x: Matrix, parts: int, shapes: Shapes, dtype: Any) -> Matrix:
     """Converts partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` does.
 
-    Of a complex result, whose parts `real_shape` has as an axis, the partials of the real part are
-    used.
+    Of a complex result, which has two `parts`, the partials of the real part are used.
     """
-    parts = 1 + (tuple(real_shape) != tuple(out_shape))
     if isinstance(x, Indexed) and x.mask is None:
         p = x.pattern
         real_rows = np.flatnonzero(p.rows % parts == 0)
         rows, cols = p.rows[real_rows] // parts, p.cols[real_rows]
-        pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
-        values = x.stored()[real_rows].astype(dtype) * jnp.asarray(
-            np.where(cols % 2, -1j, 1), dtype
-        )
+        pattern, collect = collected(rows, cols // 2, *shapes)
+        factors = np.where(cols % 2, -1j, 1)
+        values = x.stored()[real_rows].astype(dtype) * jnp.asarray(factors, dtype)
         return Indexed(pattern, Numbers(values).collected(collect), dtype)
     x = as_computed(x)
     factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
@@ -451,7 +433,7 @@ def _by_complex(
     if parts > 1:
         is_real = jnp.asarray(x.rows) % parts == 0
         rows, cols = jnp.where(is_real, rows, -1), jnp.where(is_real, cols, -1)
-    return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
+    return Entries.at(x.values.astype(dtype) * factor, rows, cols, *shapes)
 
 
 def _parts(shape: Sequence[int], dtype: Any) -> Edge:

@@ -111,7 +111,7 @@ def _eliminate(
     order: Sequence[int],
     index_matrices: Mapping[Move, Matrix],
     symmetric: SymmetricBlocks,
-) -> dict[Pair, sums.Terms | Matrix]:
+) -> dict[Pair, Terms | Matrix]:
     graph = lin.graph
     waiting = {node for pair, _ in index_matrices for node in pair}
     plain: dict[Pair, list[Edge]] = {}
@@ -144,7 +144,7 @@ def _eliminate(
     later_nodes = [node for node in nodes if node in waiting]
     for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
         second.eliminate(node, _multiply, _add, keep=node in outputs)
-    result: dict[Pair, sums.Terms | Matrix] = dict(done)
+    result: dict[Pair, Terms | Matrix] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             structured_terms = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
@@ -190,15 +190,15 @@ class _Placed:
 
 def _split(
     lin: Linearisation,
-    left: Mapping[Pair, sums.Terms | Indexed],
+    left: Mapping[Pair, Terms | Indexed],
     waiting: Container[int],
     symmetric: SymmetricBlocks,
-) -> tuple[dict[Pair, list[Matrix]], dict[Pair, sums.Terms | Indexed]]:
+) -> tuple[dict[Pair, list[Matrix]], dict[Pair, Terms | Indexed]]:
     """Separates the edges that are multiplied further, as entries, from those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
     unfinished = {v for (u, v) in left if u in waiting}
     later: dict[Pair, list[Matrix]] = {}
-    done: dict[Pair, sums.Terms | Indexed] = {}
+    done: dict[Pair, Terms | Indexed] = {}
     for (u, v), terms in left.items():
         further = v in waiting or ((u, v) in symmetric.triangles and v in unfinished)
         if u in inputs and v in outputs and not further:
@@ -208,9 +208,7 @@ def _split(
     return later, done
 
 
-def _converted(
-    lin: Linearisation, pair: tuple[int, int], terms: sums.Terms | Indexed
-) -> list[Matrix]:
+def _converted(lin: Linearisation, pair: Pair, terms: Terms | Indexed) -> list[Matrix]:
     """Returns the terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(terms, Indexed):
@@ -220,15 +218,13 @@ def _converted(
     return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(terms))]
 
 
-def as_one(
-    terms: sums.Terms | Matrix, out_shape: Sequence[int], in_shape: Sequence[int]
-) -> Edge | Matrix:
+def as_one(terms: Terms | Matrix, *shapes: Sequence[int]) -> Edge | Matrix:
     """Returns the terms of an edge as one edge of the algebra, or as entries."""
     if isinstance(terms, (Indexed, Entries)):
         return terms
     if len(terms) > 1 and sum(map(sums.num_entries, terms)) <= limits.TABLE:
         several = sums.evaluated(terms)
-        return entries.total([entries.of_edge(e, out_shape, in_shape) for e in several])
+        return entries.total([entries.of_edge(e, *shapes) for e in several])
     return reduce(edge.add, terms)
 
 

@@ -269,10 +269,8 @@ def _layout(
 
 
 def _collected(
-    places: Sequence[tuple[np.ndarray, np.ndarray]],
-    out_shape: tuple[int, ...],
-    in_shape: tuple[int, ...],
+    places: Sequence[tuple[np.ndarray, np.ndarray]], *shapes: tuple[int, ...]
 ) -> tuple[Pattern, Collection]:
     none = np.zeros(0, np.int32)
     rows, cols = (np.concatenate([none, *(f[k] for f in places)]) for k in (0, 1))
-    return collected(rows, cols, out_shape, in_shape)
+    return collected(rows, cols, *shapes)
