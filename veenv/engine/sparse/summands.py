@@ -28,7 +28,7 @@ from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, colu
 from veenv.rules.indexmap import numbered
 from veenv.structure import structure as algebra
 from veenv.structure.product import labels_of
-from veenv.structure.structure import FREE, Link, Structure
+from veenv.structure.structure import FREE, Structure
 
 
 @jax.tree_util.register_dataclass
@@ -188,35 +188,30 @@ def numbered_entries(s: Structure) -> np.ndarray:
 
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     """Returns flat out and in index of each entry, by NumPy or its like; -1 for none."""
-    shape = entrywise(s).value_shape
+    every = entrywise(s)
     out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
-    rows = cols = xp.zeros(shape, np.int32)
-    axis = 0
+    rows = cols = xp.zeros(every.value_shape, np.int32)
+    there: Any = None
 
-    def along(numbers: Any) -> Any:
-        ones = [1] * (len(shape) - 1)
+    def along(axis: int, numbers: Any) -> Any:
+        ones = [1] * (rows.ndim - 1)
         return xp.asarray(numbers, np.int32).reshape([*ones[:axis], -1, *ones[axis:]])
 
-    for k, n in enumerate(s.out_shape):
-        if k not in s.link_out:
-            rows = rows + along(np.arange(n) * out_strides[k])
+    for axis, (side, k) in enumerate(labels_of(every)):
+        if side == "out":
+            rows = rows + along(axis, np.arange(s.out_shape[k]) * out_strides[k])
             if s.pairs[k] != FREE:
-                cols = cols + along(np.arange(n) * in_strides[s.pairs[k]])
-            axis += 1
-    there: Any = None
-    if s.link is not Link.NONE:
-        offsets = offsets_of(s.out_shape, s.link_out), offsets_of(s.in_shape, s.link_in)
-        on_out = link_on_out(s)
-        near, far = offsets if on_out else offsets[::-1]
-        there = along(partners) >= 0
-        far = along(xp.asarray(far)[xp.maximum(partners, 0)])
-        rows = rows + (along(near) if on_out else far)
-        cols = cols + (far if on_out else along(near))
-        axis += 1
-    for j, n in enumerate(s.in_shape):
-        if j not in s.pairs and j not in s.link_in:
-            cols = cols + along(np.arange(n) * in_strides[j])
-            axis += 1
+                cols = cols + along(axis, np.arange(s.out_shape[k]) * in_strides[s.pairs[k]])
+        elif side == "in":
+            cols = cols + along(axis, np.arange(s.in_shape[k]) * in_strides[k])
+        else:
+            offsets = offsets_of(s.out_shape, s.link_out), offsets_of(s.in_shape, s.link_in)
+            on_out = link_on_out(s)
+            near, far = offsets if on_out else offsets[::-1]
+            there = along(axis, partners) >= 0
+            far = along(axis, xp.asarray(far)[xp.maximum(partners, 0)])
+            rows = rows + (along(axis, near) if on_out else far)
+            cols = cols + (far if on_out else along(axis, near))
     if there is not None:
         rows, cols = xp.where(there, rows, -1), xp.where(there, cols, -1)
     return rows.reshape(-1), cols.reshape(-1)
