@@ -98,11 +98,16 @@ class Search:
 
     def regions(self) -> list[BatchedRegion]:
         """Returns the regions, without those whose masks may meet infinite partials behind them."""
-        return [
-            region
-            for region in self._every()
-            if not (region.has_selects and self._meets_infinity(region))
-        ]
+        regions: list[BatchedRegion] = []
+        while (counts := self._counts(self._left)) and max(counts.values()) >= limits.EQUATIONS:
+            [(first, _)] = counts.most_common(1)
+            numbered = self._of([first])
+            regions += [r for _, r in numbered if not (r.has_selects and self._meets_infinity(r))]
+            outlined = {k for numbers, _ in numbered for k in numbers}
+            self._left = [k for k in self._left if k not in outlined]
+            for k in self._left:
+                self._mappings[k] = [t for t in self._mappings[k] if self._class_of(k, t) != first]
+        return regions
 
     def _meets_infinity(self, region: BatchedRegion) -> bool:
         """Returns whether an equation behind a region may have an infinite partial."""
@@ -113,18 +118,6 @@ class Search:
             id(e) not in inside and not _is_finite(e) and not dependent.isdisjoint(walk.operands(e))
             for e in equations
         )
-
-    def _every(self) -> list[BatchedRegion]:
-        regions: list[BatchedRegion] = []
-        while (counts := self._counts(self._left)) and max(counts.values()) >= limits.EQUATIONS:
-            [(first, _)] = counts.most_common(1)
-            numbered = self._of([first])
-            regions += [region for _, region in numbered]
-            outlined = {k for numbers, _ in numbered for k in numbers}
-            self._left = [k for k in self._left if k not in outlined]
-            for k in self._left:
-                self._mappings[k] = [t for t in self._mappings[k] if self._class_of(k, t) != first]
-        return regions
 
     def _counts(self, numbers: Sequence[int]) -> Counter[Any]:
         """Counts the equations that have axes of each class, those of bodies included."""
