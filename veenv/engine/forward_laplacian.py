@@ -50,13 +50,12 @@ def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
 
 
 def _seeds(inputs: Sequence[Any]) -> list[Jet]:
-    sizes = [prod(jnp.shape(x)) for x in inputs]
-    total, start, jets = sum(sizes), 0, []
-    for x, size in zip(map(jnp.asarray, inputs), sizes, strict=True):
-        numbers = np.arange(start, start + size, dtype=np.int32).reshape(1, *x.shape)
+    total, start, jets = sum(map(jnp.size, inputs)), 0, []
+    for x in map(jnp.asarray, inputs):
+        numbers = indexmap.numbered((1, *x.shape), start).astype(np.int32)
         slopes = Slopes(jnp.ones((1, *x.shape), x.dtype), total, numbers)
         jets.append(Jet(x, slopes, jnp.zeros_like(x)))
-        start += size
+        start += x.size
     return jets
 
 

@@ -80,8 +80,7 @@ def merged(terms: Sequence[Edge], key: Callable[[Edge], Hashable]) -> list[Edge]
 
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
     """Makes operators among terms dense, except along the axes where they are diagonal."""
-    operator = Link.OPERATOR
-    return [keep_diagonal(t) if t.structure.link is operator else t for t in terms]
+    return [keep_diagonal(t) if t.structure.link is Link.OPERATOR else t for t in terms]
 
 
 def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:

@@ -116,13 +116,9 @@ def _eliminate(
     waiting = {node for pair, _ in index_matrices for node in pair}
     plain: dict[Pair, list[Edge]] = {}
     for pair, several in parallel.items():
-        rest = [
-            e
-            for n, e in enumerate(several)
-            if (pair, n) not in index_matrices and isinstance(e, Edge)
-        ]
-        if rest:
-            plain[pair] = rest
+        for n, e in enumerate(several):
+            if (pair, n) not in index_matrices and isinstance(e, Edge):
+                plain.setdefault(pair, []).append(e)
     policy = Sparse()
     gathered = ((u, v, policy.gather(s)) for (u, v), s in plain.items())
     first = Tableau(graph.num_nodes, gathered, symmetric.omitted)
