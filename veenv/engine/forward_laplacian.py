@@ -36,9 +36,7 @@ class Jet:
 
 def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
     """Returns the Laplacians of the outputs of a program by the leaves of its arguments."""
-    variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
-    variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
-
+    variables: dict[int, Any] = dict(enumerate([*_seeds(inputs), *program.constants]))
     known = Known(program)
     step = lambda equation, ins: _step(equation, ins, known)  # noqa: E731
     read = walk.run(program.equations, variables, step)

@@ -65,8 +65,7 @@ class Rewriting:
 
     def inline(self, body: Program, operands: Sequence[Atom], source: str) -> list[Atom]:
         """Adds the equations of another program at `operands`; returns its results."""
-        known: dict[Var, Atom] = dict(enumerate(operands))
-        known.update(enumerate(map(Literal, body.constants), len(operands)))
+        known: dict[Var, Atom] = dict(enumerate([*operands, *map(Literal, body.constants)]))
 
         def read(atom: Atom) -> Atom:
             return self.read(known[atom]) if isinstance(atom, int) else atom

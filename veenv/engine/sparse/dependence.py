@@ -244,10 +244,9 @@ class _Follower(walk.Domain[_Variable]):
         self, program: Program, reaches: Sequence[np.ndarray | None], operands: _Several
     ) -> list[np.ndarray | None]:
         """Returns the reach of a rule program's outputs; its first constants are `operands`."""
-        known: dict[Any, _Variable] = dict(enumerate(map(_Variable, reaches)))
         constants = [_Variable(value=x.value) for x in operands]
         constants += map(self.constant, program.constants[len(operands) :])
-        known.update(enumerate(constants, len(reaches)))
+        known: dict[Any, _Variable] = dict(enumerate([*map(_Variable, reaches), *constants]))
         return [x.reach for x in self.results(program.equations, known, program.outputs)]
 
     def _whole(self, equation: Equation, operands: _Several) -> _Several:

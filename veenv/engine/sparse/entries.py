@@ -169,9 +169,8 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
         return several[0]
     dtype = _compat.promoted(*(x.dtype for x in several))
     first = several[0].pattern
-    rows, cols = (
-        np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
-    )
+    rows = np.concatenate([x.pattern.rows for x in several])
+    cols = np.concatenate([x.pattern.cols for x in several])
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
     mask = _either(several, collect)
     if collect.is_gather and all(x.source is None for x in several):
