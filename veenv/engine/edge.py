@@ -65,15 +65,10 @@ def meeting_infinity(may: bool) -> AbstractContextManager[None]:
 
 def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
     """Returns terms of a sum, masked where `target` stores zeros of δs or links that may matter."""
-    if not _meets_infinity.get() and all(e.mask is None for e in several):
+    no_infinity = not _meets_infinity.get() and all(e.mask is None for e in several)
+    if no_infinity or target.link is not Link.NONE:
         return list(several)
-
-    def stores(e: Edge) -> bool:
-        return target.link is Link.NONE and (
-            e.link is not None or bool(broken(e.structure, target))
-        )
-
-    return [with_mask(e) if stores(e) else e for e in several]
+    return [with_mask(e) if e.link or broken(e.structure, target) else e for e in several]
 
 
 def relayout(e: Edge, move: Callable[[Edge], Edge]) -> Edge:

@@ -301,8 +301,7 @@ def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | N
             summed_factor = sum_out(Factor(values, every, mask), target)
             return summed_factor.values, summed_factor.mask
     masks = [_mask_for(f, target) for f in (x, y)]
-    if x.mask is not None or y.mask is not None:
-        x, y = _shut_out(x, y), _shut_out(y, x)
+    x, y = _shut_out(x, y), _shut_out(y, x)
     mask = both(*masks)
     return _dot(x.values, x.labels, y.values, y.labels, target), mask
 

@@ -248,13 +248,12 @@ class _Eliminable:
                 rows.append(all_blocks(lin, left, symmetric, sparse=False))
             rows = _as_arrays(rows) if blocks == "scattered" else rows
             several = isinstance(request.argnums, tuple)
-            trees = [assembled(program, each, inputs, several) for each in rows]
+            jacobians = [assembled(program, each, inputs, several) for each in rows]
             returned = _returned(program, values.outputs, values.aux)
         counts = None
         if "counts" in request.parts:
             counted = None if sparse or any(lin.reverse_only) else done
             counts = counts_of(lin.graph, self.ids, counted)
-        jacobians = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
         return [request.result(returned, jacobian, counts) for jacobian in jacobians]
 
 
@@ -363,15 +362,15 @@ def all_blocks(
 
 def assembled(
     program: Program, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
-) -> list[Any]:
-    """Returns, for each output leaf, the tree of blocks by the selected arguments."""
+) -> Any:
+    """Returns the output's tree with, for each leaf, that of blocks by the selected arguments."""
     avals = program.avals[: program.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
     for row in rows:
         leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
         by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
         trees.append(by_argument if several else by_argument[0])
-    return trees
+    return jax.tree.unflatten(program.out_tree, trees)
 
 
 def _weak_as(aval: Any, x: Any) -> Any:
