@@ -122,10 +122,9 @@ def _run(linearisation: Linearisation, index: int, ins: Values, around: Around |
         return _pulled(pulled, linearisation.realify, ins)
     followed = linearisation.followed[index]
     if used and around is not None and followed is not None and not _is_diagonal(used):
-        inside = around.inside(equation, followed.inner.program)
-        return _Run(*_custom(followed, ins, inside))
+        return _custom(followed, ins, around.inside(equation, followed.inner.program))
     if used and custom is not None:
-        return _Run(*_custom(custom, ins))
+        return _custom(custom, ins)
     if used and linearisation.effects[index] and (of := used[0].partial.shared) is not None:
         joint = of(ins, ())
         if joint.results is not None:
@@ -157,10 +156,8 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
     return _Run(results, call=call)
 
 
-def _custom(
-    custom: Custom, ins: Sequence[Any], around: Around | None = None
-) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
-    """Returns a custom rule's results, and the total partials of its linear program.
+def _custom(custom: Custom, ins: Sequence[Any], around: Around | None = None) -> _Run:
+    """Runs an equation with a custom rule, whose linear program has the total partials.
 
     Given the context `around` it, they are computed entry by entry.
     """
@@ -178,7 +175,7 @@ def _custom(
     unit = {k: algebra.diagonal(avals[k].shape, valued=False) for k in passed}
     totals |= {(k, k): Edge(unit[k], None, avals[k].dtype) for k in passed}
     turned = {pair: transposed(e) for pair, e in totals.items()} if inner.backward else totals
-    return values.aux, turned
+    return _Run(values.aux, turned)
 
 
 def _is_diagonal(used: Sequence[Elemental]) -> bool:
@@ -229,9 +226,8 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
 
 def is_pushed(lin: Linearisation) -> bool:
     """Returns whether only a mode of JAX can differentiate a program, as no transpose exists."""
-    return whole_of(lin) is not None or any(
-        one.rule.forward for one in lin.reverse_only if one is not None
-    )
+    forward = (one.rule.forward for one in lin.reverse_only if one is not None)
+    return whole_of(lin) is not None or any(forward)
 
 
 def whole_of(lin: Linearisation) -> Whole | None:
