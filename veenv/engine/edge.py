@@ -235,9 +235,8 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
     number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
     position = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
-    mask = jnp.broadcast_to(
-        number.reshape(-1, *(1 for _ in near)) == position, (number.size, *full)
-    )
+    chosen = number.reshape(-1, *(1 for _ in near)) == position
+    mask = jnp.broadcast_to(chosen, (number.size, *full))
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
 

@@ -164,9 +164,8 @@ class _Point:
     def eliminable(self) -> _Eliminable:
         """Returns the graph, and the ids of the order."""
         request, program = self.request, self.program
-        lin = attempt(self._by_regions, lambda: None) or linearise(
-            program, holomorphic=request.by_complex(program)
-        )
+        outlined = attempt(self._by_regions, lambda: None)
+        lin = outlined or linearise(program, holomorphic=request.by_complex(program))
         ids = resolve_order(request.order, lin.graph, 0 if request.argnums else len(self.args))
         return _Eliminable(self, lin, ids)
 

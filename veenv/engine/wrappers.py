@@ -154,11 +154,10 @@ def _at_own_width(
 
     @functools.wraps(plain, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
-        normalise_argnums(argnums, len(args), kwargs)
+        differentiated = normalise_argnums(argnums, len(args), kwargs)
         try:
             return _shown(plain(*args, **kwargs))
         except _CanonicalDtypeError:
-            differentiated = set(normalise_argnums(argnums, len(args)))
             narrowed = [
                 jax.tree.map(_narrowed if a in differentiated else _array, x)
                 for a, x in enumerate(args)

@@ -245,14 +245,11 @@ def layout_of(
 
 def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.ndarray:
     """Returns the values of a tensor's pattern, by NumPy, outside of jit and without batch."""
-    entries = [
-        np.asarray(t.values).reshape(-1)[numbered_entries(t.structure)]
-        if isinstance(t, Term)
-        else t.values
-        for t in terms
-    ]
-    numbers = np.concatenate([np.zeros(0, dtype), *(np.asarray(e, dtype) for e in entries)])
-    return collect.on_host(numbers)
+    numbers = [np.zeros(0, dtype)]
+    for t in terms:
+        values = np.asarray(t.values, dtype).reshape(-1)
+        numbers.append(values[numbered_entries(t.structure)] if isinstance(t, Term) else values)
+    return collect.on_host(np.concatenate(numbers))
 
 
 @lru_cache(maxsize=limits.KEPT)

@@ -200,10 +200,8 @@ class SparseTensor:
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             structured = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            transposed = [t.T for t in j.terms if isinstance(t, Entries)]
-            return replace(
-                structured, terms=(*structured.terms, *transposed), weak_type=j.weak_type
-            )
+            terms = (*structured.terms, *(t.T for t in j.terms if isinstance(t, Entries)))
+            return replace(structured, terms=terms, weak_type=j.weak_type)
 
         return self.each(transpose)
 
