@@ -71,7 +71,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
         return ()
-    if any(lin.reverse_only) or any(map(_refuses, program.equations)):
+    every = walk.every(program.equations)
+    if any(lin.reverse_only) or any(facts(e.primitive.name).both is False for e in every):
         return ()
     stores, graph = _stores(lin), lin.graph
     alone = sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
@@ -87,8 +88,12 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 
 def _stores(lin: Linearisation) -> bool:
     """Returns whether reverse mode stores the steps of a loop."""
-    loops = filter(None, map(walk.loop_of, walk.every(lin.program.equations)))
-    return any(loop.length is not None for loop in loops)
+    return any(_length(e) is not None for e in walk.every(lin.program.equations))
+
+
+def _length(equation: Any) -> int | None:
+    """Returns the number of steps of a `scan`; None of other equations."""
+    return getattr(walk.loop_of(equation), "length", None)
 
 
 def other_orders(
@@ -133,11 +138,6 @@ def num_passes(program: Program) -> tuple[int, int]:
 def _operators(lin: Linearisation) -> Iterator[bool]:
     every = (e.partial for used in lin.elementals for e in used)
     return (partial.executed.link is Link.OPERATOR for partial in every)
-
-
-def _refuses(equation: Any) -> bool:
-    every = (equation, *walk.inside(equation.params))
-    return any(facts(e.primitive.name).both is False for e in every)
 
 
 def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
@@ -209,13 +209,10 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
     XLA compiles each product of an elimination as a separate loop. A mode has fewer of them, with
     more vectors each, so an elimination with as many multiplications is slower.
     """
-    graph = lin.graph
-    if (
-        any(_operators(lin))
-        or graph.cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS
-    ):
+    cost = lin.graph.cost
+    if any(_operators(lin)) or cost(ids, "operations") <= limits.FEWER * limits.MAX_OPERATIONS:
         return False
-    done = graph.cost(ids, "executed")
+    done = cost(ids, "executed")
     if done > SMALL_PRODUCT * len(ids):
         return False
     a_pass = sum(e.partial.executed.num_entries for used in lin.elementals for e in used)
@@ -229,11 +226,8 @@ def are_loops(lin: Linearisation) -> bool:
     as the whole function, because nothing before or after it is narrower.
     """
     program = lin.program
-    loops = [
-        k
-        for k, e in enumerate(program.equations)
-        if getattr(walk.loop_of(e), "length", None) is not None and lin.elementals[k]
-    ]
+    numbered = enumerate(program.equations)
+    loops = [k for k, e in numbered if _length(e) is not None and lin.elementals[k]]
     inside = sum(_entries(program.equations[k]) for k in loops)
     if not loops or inside < limits.MOSTLY * sum(map(_entries, program.equations)):
         return False
@@ -243,8 +237,7 @@ def are_loops(lin: Linearisation) -> bool:
 
 def _entries(equation: Any) -> int:
     """Counts the numbers that an equation computes, those of each step of a loop."""
-    steps = getattr(walk.loop_of(equation), "length", None) or 1
-    bodies = walk.inside(equation.params, lambda _: False)
+    bodies, steps = walk.inside(equation.params, lambda _: False), _length(equation) or 1
     return sum(prod(a.shape) for a in walk.out_avals(equation)) + steps * sum(map(_entries, bodies))
 
 

@@ -65,15 +65,10 @@ def meeting_infinity(may: bool) -> AbstractContextManager[None]:
 
 def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
     """Returns terms of a sum, masked where `target` stores zeros of δs or links that may matter."""
-    if not _meets_infinity.get() and all(e.mask is None for e in several):
+    no_infinity = not _meets_infinity.get() and all(e.mask is None for e in several)
+    if no_infinity or target.link is not Link.NONE:
         return list(several)
-
-    def stores(e: Edge) -> bool:
-        return target.link is Link.NONE and (
-            e.link is not None or bool(broken(e.structure, target))
-        )
-
-    return [with_mask(e) if stores(e) else e for e in several]
+    return [with_mask(e) if e.link or broken(e.structure, target) else e for e in several]
 
 
 def relayout(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
@@ -115,7 +110,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     labels, sizes = labels_of(target), sizes_of(target)
     # A valued pair's values are stored under its out axis.
     x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
-    mask = None if e.mask is None else align_mask(e.mask, labels_of(s), labels)
+    mask = None if e.mask is None else align(e.mask, labels_of(s), labels)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
         x = select(same, x, 0)
@@ -148,19 +143,23 @@ def respread(e: Edge, target: Structure) -> Edge:
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     labels, have = labels_of(target), labels_of(e.structure)
     x = spread(values, have, labels, sizes_of(target))
-    mask = None if e.mask is None else align_mask(e.mask, have, labels)
+    mask = None if e.mask is None else align(e.mask, have, labels)
     return Edge(target, x, e.dtype, e.sign, mask=mask)
 
 
-def respread_entries(values: Array, s: Structure) -> Array:
-    """Repeats values to every entry: along out axes, the link, then unpaired in axes."""
-    target = replace(
+def entrywise(s: Structure) -> Structure:
+    """Returns a structure with a value for each entry: by out axes, link, unpaired in axes."""
+    return replace(
         s,
         out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
         in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
         link_values=s.link is not Link.NONE,
     )
-    return spread(values, labels_of(s), labels_of(target), sizes_of(target))
+
+
+def respread_entries(values: Array, s: Structure) -> Array:
+    """Repeats values to every entry, as `entrywise` has them."""
+    return spread(values, labels_of(s), labels_of(entrywise(s)), sizes_of(s))
 
 
 def diagonal_pairs(e: Edge) -> tuple[tuple[int, int], ...]:
@@ -195,9 +194,7 @@ def keep_diagonal(e: Edge) -> Edge:
     result = _keep_diagonal(e)
     if e.mask is None:
         return result
-    return replace(
-        result, mask=align_mask(e.mask, labels_of(e.structure), labels_of(result.structure))
-    )
+    return replace(result, mask=align(e.mask, labels_of(e.structure), labels_of(result.structure)))
 
 
 def _keep_diagonal(e: Edge) -> Edge:
@@ -238,9 +235,8 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
     number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
     position = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
-    mask = jnp.broadcast_to(
-        number.reshape(-1, *(1 for _ in near)) == position, (number.size, *full)
-    )
+    chosen = number.reshape(-1, *(1 for _ in near)) == position
+    mask = jnp.broadcast_to(chosen, (number.size, *full))
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
 
@@ -278,7 +274,7 @@ def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
         mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
     mask = mask.reshape(shape)
     if e.mask is not None:
-        mask = mask & align_mask(*_unfolded(e.mask, e), labels)
+        mask = mask & align(*_unfolded(e.mask, e), labels)
     return mask, spread(values, have, labels, sizes)
 
 
@@ -313,33 +309,21 @@ def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
     linked_axes = s.link_out if on_out else s.link_in
     alias = {("out", k): (side, k if on_out else s.pairs[k]) for k in axes}
     linked = sorted([(side, a) for a in linked_axes] + list(alias.values()))
-    x, labels = stored_values(e), labels_of(s)
-    if s.link_values:
-        at = labels.index(("link", 0))
-        shape = base.out_shape if on_out else base.in_shape
-        x = x.reshape([*x.shape[:at], *shape, *x.shape[at + 1 :]])
-        labels = [*labels[:at], *((side, a) for a in linked_axes), *labels[at + 1 :]]
+    x, labels = _unfolded(stored_values(e), e)
     rest = [a for a in labels_of(target) if a != ("link", 0)]
+    n = len(rest)
     x = spread(x, [alias.get(a, a) for a in labels], [*rest, *linked], sizes_of(s))
-    return _store_link(target, x, len(rest), link, on_out, e)
+    if link_on_out(target) != on_out:
+        x = link.along(x, range(n, x.ndim), transposed=on_out)
+    x = x.reshape([*x.shape[:n], prod(x.shape[n:])])
+    x = arranged(x, [*rest, ("link", 0)], labels_of(target))
+    return Edge(target, x, e.dtype, 1, link)
 
 
 def link_on_out(s: Structure) -> bool:
     """Returns whether a link's values lie on the out side (the smaller one; out if equal)."""
     out_size, in_size = s.linked_sizes
     return out_size <= in_size
-
-
-def _store_link(
-    target: Structure, x: Array, num_rest: int, link: LinearMap, on_out: bool, e: Edge
-) -> Edge:
-    """Moves values on one side of a link (last axes of x) to the side that stores them."""
-    if link_on_out(target) != on_out:
-        x = link.along(x, range(num_rest, x.ndim), transposed=on_out)
-    x = x.reshape([*x.shape[:num_rest], prod(x.shape[num_rest:])])
-    rest = [a for a in labels_of(target) if a != ("link", 0)]
-    x = arranged(x, [*rest, ("link", 0)], labels_of(target))
-    return Edge(target, x, e.dtype, 1, link)
 
 
 def add(a: Edge, b: Edge) -> Edge:
@@ -409,11 +393,7 @@ def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: A
     """Returns the partial as a dense array of shape ``out_shape + in_shape``."""
     e = expand_link(replace(e, mask=None))
     e = expand_pairs(e, [k for k, j in enumerate(e.structure.pairs) if j != FREE])
-    s = e.structure
-    full = replace(
-        s, out_values=(True,) * len(s.out_shape), in_values=(True,) * len(s.in_shape), unit=False
-    )
-    x = spread(stored_values(e), labels_of(s), labels_of(full), sizes_of(s))
+    x = respread_entries(stored_values(e), e.structure)
     return x.astype(dtype).reshape((*out_shape, *in_shape))
 
 
@@ -436,8 +416,8 @@ def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
     return filled
 
 
-def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
-    """Returns a mask in the order of the target's labels, of size one along those it lacks.
+def align(mask: Any, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
+    """Returns a mask, or numbers, in the target's order, of size one along labels it lacks.
 
     Labels that the target has not must be of size one.
     """

@@ -20,7 +20,7 @@ from veenv import _compat, limits
 from veenv.engine.edge import (
     Edge,
     absorb,
-    align_mask,
+    align,
     arranged,
     both,
     diagonal_pairs,
@@ -116,7 +116,7 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     at = [full.index(a) for a in linked]
     mask = None
     if pre.mask is not None:
-        mask = align_mask(pre.mask, labels_of(p), full)
+        mask = align(pre.mask, labels_of(p), full)
         mask = _mask_through(link, mask, at, x.shape)
     x = link.along(x, at, key=key)
     x = x if mask is None else select(mask, x, 0)
@@ -145,7 +145,7 @@ def _mask_through(link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequ
     rest = [a for a in labels if a not in axes]
     through = {k: axes[j] for k, j in link.diagonal}
     labels_out = [*rest, *(through.get(k, -1 - k) for k in range(len(link.out_shape)))]
-    return align_mask(reduce_mask(mask, labels, labels_out), labels, labels_out)
+    return align(reduce_mask(mask, labels, labels_out), labels, labels_out)
 
 
 def _unlinked(post: Edge, target: Structure) -> Edge:
@@ -276,7 +276,7 @@ def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
         x = x.sum(axis=tuple(summed))
     remaining = [a for a in dict.fromkeys(keep) if a in labels]
     if mask is not None:
-        mask = align_mask(reduce_mask(mask, labels, remaining), labels, remaining)
+        mask = align(reduce_mask(mask, labels, remaining), labels, remaining)
     return Factor(arranged(x, [a for a in labels if a in keep], remaining), remaining, mask)
 
 
@@ -301,8 +301,7 @@ def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | N
             summed_factor = sum_out(Factor(values, every, mask), target)
             return summed_factor.values, summed_factor.mask
     masks = [_mask_for(f, target) for f in (x, y)]
-    if x.mask is not None or y.mask is not None:
-        x, y = _shut_out(x, y), _shut_out(y, x)
+    x, y = _shut_out(x, y), _shut_out(y, x)
     mask = both(*masks)
     return _dot(x.values, x.labels, y.values, y.labels, target), mask
 
@@ -321,7 +320,7 @@ def _mask_for(x: Factor, target: Sequence[Label]) -> Array | None:
     """Returns a mask over the target's labels: true where x has any entry along its other ones."""
     if x.mask is None:
         return None
-    return align_mask(reduce_mask(x.mask, x.labels, target), x.labels, target)
+    return align(reduce_mask(x.mask, x.labels, target), x.labels, target)
 
 
 def _shut_out(x: Factor, y: Factor) -> Factor:

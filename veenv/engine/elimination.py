@@ -47,9 +47,8 @@ class Call:
     def rows(self, cotangents: Mapping[int, Array], num_rows: int) -> dict[int, Array]:
         """Pulls back rows [num_rows, *result] of some results to rows of the operands."""
         every = []
-        for node, shape, dtype in zip(
-            self.rule.results, self.result_shapes, self.dtypes, strict=True
-        ):
+        results = zip(self.rule.results, self.result_shapes, self.dtypes, strict=True)
+        for node, shape, dtype in results:
             cotangent = cotangents.get(node)
             every.append(jnp.zeros((num_rows, *shape), dtype) if cotangent is None else cotangent)
         total: dict[int, Array] = {}
@@ -204,9 +203,8 @@ def elimination_jaxpr(
     """Traces an elimination alone: elemental values in, remaining edges' values out."""
 
     def run(values: Sequence[Array | None]) -> list[Array | None]:
-        filled = {
-            pair: replace(e, values=x) for (pair, e), x in zip(edges.items(), values, strict=True)
-        }
+        valued = zip(edges.items(), values, strict=True)
+        filled = {pair: replace(e, values=x) for (pair, e), x in valued}
         left = eliminate(linearisation, filled, order, keep_sums=keep_sums).edges
         return [e.values for e in left.values()]
 

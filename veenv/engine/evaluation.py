@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, cast
 
 import jax
@@ -122,10 +122,9 @@ def _run(linearisation: Linearisation, index: int, ins: Values, around: Around |
         return _pulled(pulled, linearisation.realify, ins)
     followed = linearisation.followed[index]
     if used and around is not None and followed is not None and not _is_diagonal(used):
-        inside = around.inside(equation, followed.inner.program)
-        return _Run(*_custom(followed, ins, inside))
+        return _custom(followed, ins, around.inside(equation, followed.inner.program))
     if used and custom is not None:
-        return _Run(*_custom(custom, ins))
+        return _custom(custom, ins)
     if used and linearisation.effects[index] and (of := used[0].partial.shared) is not None:
         joint = of(ins, ())
         if joint.results is not None:
@@ -151,21 +150,14 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
     results, pull = results_and_pullback(site, ins)
     outs = [site.out_avals[k] for k in site.results]
     operands = [site.in_avals[i] for i in site.operands]
+    shape = partial(real_shape, realify=realify)
     dtypes = [jnp.finfo(a.dtype).dtype if realify else a.dtype for a in outs]
-    call = Call(
-        pulled.rule,
-        [real_shape(a, realify=realify) for a in outs],
-        [real_shape(a, realify=realify) for a in operands],
-        dtypes,
-        pull,
-    )
+    call = Call(pulled.rule, [*map(shape, outs)], [*map(shape, operands)], dtypes, pull)
     return _Run(results, call=call)
 
 
-def _custom(
-    custom: Custom, ins: Sequence[Any], around: Around | None = None
-) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
-    """Returns a custom rule's results, and the total partials of its linear program.
+def _custom(custom: Custom, ins: Sequence[Any], around: Around | None = None) -> _Run:
+    """Runs an equation with a custom rule, whose linear program has the total partials.
 
     Given the context `around` it, they are computed entry by entry.
     """
@@ -175,7 +167,7 @@ def _custom(
     if around is None:
         totals |= eliminate(lin, values.edges, order).edges
     else:
-        left = eliminate_sparse(lin, values.parallel, order, around=around).terms
+        left = eliminate_sparse(lin, values.parallel, order, around).terms
         shapes = lin.graph.shapes
         totals |= {(u, v): as_one(x, shapes[v], shapes[u]) for (u, v), x in left.items()}
     passed = [k for k in lin.graph.output_nodes if k < lin.graph.num_inputs]  # as they are
@@ -183,7 +175,7 @@ def _custom(
     unit = {k: algebra.diagonal(avals[k].shape, valued=False) for k in passed}
     totals |= {(k, k): Edge(unit[k], None, avals[k].dtype) for k in passed}
     turned = {pair: transposed(e) for pair, e in totals.items()} if inner.backward else totals
-    return values.aux, turned
+    return _Run(values.aux, turned)
 
 
 def _is_diagonal(used: Sequence[Elemental]) -> bool:
@@ -195,17 +187,14 @@ def _is_diagonal(used: Sequence[Elemental]) -> bool:
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
     """Returns, for each equation, the variables that are read for the last time there."""
     program = linearisation.program
-    returned = {o for o in program.outputs if isinstance(o, int)}
-    if program.aux:
-        returned |= {a for a in program.aux[0] if isinstance(a, int)}
-    last: dict[int, int] = {}
-    for index, equation in enumerate(program.equations):
-        for variable in (*equation.inputs, *equation.outputs):
-            if isinstance(variable, int) and variable not in returned:
-                last[variable] = index
+    returned = *program.outputs, *(program.aux[0] if program.aux else ())
+    later = {a for a in returned if isinstance(a, int)}
     uses: dict[int, list[int]] = {}
-    for variable, index in last.items():
-        uses.setdefault(index, []).append(variable)
+    for index, equation in reversed([*enumerate(program.equations)]):
+        for variable in (*equation.inputs, *equation.outputs):
+            if isinstance(variable, int) and variable not in later:
+                later.add(variable)
+                uses.setdefault(index, []).append(variable)
     return uses
 
 
@@ -237,9 +226,8 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
 
 def is_pushed(lin: Linearisation) -> bool:
     """Returns whether only a mode of JAX can differentiate a program, as no transpose exists."""
-    return whole_of(lin) is not None or any(
-        one.rule.forward for one in lin.reverse_only if one is not None
-    )
+    forward = (one.rule.forward for one in lin.reverse_only if one is not None)
+    return whole_of(lin) is not None or any(forward)
 
 
 def whole_of(lin: Linearisation) -> Whole | None:
@@ -273,9 +261,8 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, 
     modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], arguments)
     for mode in modes:
         jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)
-        with suppress(
-            *([] if whole is None else [Exception])
-        ):  # the error that follows names its equations
+        # the error that follows names its equations
+        with suppress(*([] if whole is None else [Exception])):
             columns, (values, aux) = jacobian(*arguments)
             break
     else:

@@ -225,7 +225,6 @@ class _Candidate:
 
     name: str
     traced: Traced
-    xla: Form
     program: ScalarProgram | None = None
     error: CannotFuseError | None = None
     asked: bool = False  # whether kernel="fused" can make it one
@@ -235,7 +234,7 @@ class _Candidate:
     @classmethod
     def of(cls, name: str, traced: Traced, limit: int, *, pinned: bool) -> _Candidate:
         """Returns a form as a kernel, if it can be one, else with the reason that counts."""
-        candidate = cls(name, traced, Form.of(traced))
+        candidate = cls(name, traced)
         try:
             candidate.program = traced.automatic(limit)
         except CannotFuseError as error:
@@ -250,23 +249,18 @@ class _Candidate:
 
 
 def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
-    first, jax_modes = considered.first, considered.modes
-    modes = [
-        (m.name, one) for m in jax_modes.modes for one in replace(jax_modes, modes=(m,)).traced()
-    ]
+    first, modes = considered.first, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
     least = min(map(_limit, first))
-    names = attempt(lambda: _names(considered, lin), lambda: [considered.name] * len(first))
-    candidates = [
-        _Candidate.of(n, one, least, pinned=True) for n, one in zip(names, first, strict=True)
-    ]
-    candidates += [_Candidate.of(label, one, _limit(one), pinned=False) for label, one in modes]
-    kernel = kernel_of(considered, [one for _, one in modes])
-    kernel = kernel._replace(modes=[one for _, one in modes])
+    names = attempt(lambda: _names(considered, lin), lambda: _names(considered, None))
+    named = zip(names, first, strict=True)
+    candidates = [_Candidate.of(name, one, least, pinned=True) for name, one in named]
+    candidates += [_Candidate.of(one.name, one, _limit(one), pinned=False) for one in modes]
+    kernel = kernel_of(considered, modes)
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
     if kernel.program is None or price > least_seconds(kernel.program, batch):
-        menu = menu_of(considered, kernel, kernel.traced or first[0], jax_modes.in_trace)
+        menu = menu_of(considered, kernel, kernel.traced or first[0], considered.modes.in_trace)
         form = menu.cheapest(batch, price)
     candidates += _unoffered(function, lin, {one.name for one in candidates})
     rows = [row for one in candidates for row in _rows(one, kernel, form, batch)]
@@ -274,9 +268,8 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
     lines = _lines(function)
     entries = attempt(lambda: function.entries(lin), lambda: (1, 1))
     advice = _advice(rows, candidates, lines, entries, batch)
-    first_taken = next(
-        (k for k, row in enumerate(rows) if row.taken), 0
-    )  # slower forms need no reason
+    # slower forms need no reason
+    first_taken = next((k for k, row in enumerate(rows) if row.taken), 0)
     rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
     return Explanation(function.name, batch, tuple(rows), counts, tuple(advice))
@@ -288,9 +281,9 @@ def _limit(traced: Traced) -> int:
 
 def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
     """Returns the names of the forms that were asked for."""
-    count = len(considered.first)
-    if considered.name != "elimination" or lin is None:
-        return [considered.name] * count
+    count, mode = len(considered.first), considered.first[0].name
+    if mode or lin is None:
+        return [mode or "elimination"] * count
     ids = resolve_order("auto", lin.graph)
     several = [ids, *other_orders(lin, ids, "auto", considered.modes.modes)]
     return [f"elimination in {_order_name(lin.graph, ids)} order" for ids in several[:count]]
@@ -312,7 +305,7 @@ def _unoffered(
             traced = replace(function.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it
             continue
-        yield _Candidate(name, traced, Form.of(traced), unoffered=_why_not(lin, name))
+        yield _Candidate(name, traced, unoffered=_why_not(lin, name))
 
 
 def _why_not(lin: Linearisation | None, name: str) -> str:
@@ -335,7 +328,8 @@ def _rows(
     closed, program, error = candidate.traced.closed, candidate.program, candidate.error
     chosen = form is not None and form.closed is closed
     why = candidate.unoffered or "it is not looked at where another form is fast enough"
-    yield FormRow(candidate.name, "XLA", candidate.xla.seconds(batch), None, "", chosen, why)
+    time = Form.of(candidate.traced).seconds(batch)
+    yield FormRow(candidate.name, "XLA", time, None, "", chosen, why)
     if candidate.unoffered:
         return
     seconds = None if program is None else kernel_seconds(program, batch)
@@ -375,9 +369,8 @@ def _advice(
         yield from _smaller(candidates, lines)
     if batch == 1 and kernels:
         yield "give batch=, the number of points of the jax.vmap around it: kernels win with many"
-        if min(row.seconds or inf for row in kernels) > limits.SLOWER * min(
-            row.seconds or inf for row in rows if row.program == "XLA"
-        ):
+        by_xla = min(row.seconds or inf for row in rows if row.program == "XLA")
+        if min(row.seconds or inf for row in kernels) > limits.SLOWER * by_xla:
             yield "veenv.fuse is XLA's program at one point where its kernel is slower, as here"
     if any(row.taken for row in kernels):
         yield (

@@ -51,6 +51,8 @@ _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 
 Run = Callable[..., list[Any]]
 """A function from the operands of the elimination to the leaves of a result."""
+OperandMap = Callable[[Sequence[Any]], Sequence[Any]]
+"""A map from the operands of the elimination to those of another form."""
 
 
 def choosing(
@@ -117,13 +119,12 @@ def _considered(
     if not traced.tree.children():
         first, later = modes.split()
         if first:
-            return Considered(first, later, 0 if kernels else None, first[0].name)
+            return Considered(first, later, 0 if kernels else None)
         traced = trace(lambda *args, **kwargs: [jacobian(*args, **kwargs)])
     # Beside reverse stands another order of fewer operations; "auto" comes first.
-    source = -1 if request.compared == "reverse" else 0
-    return Considered(
-        _separate(traced), modes, source if kernels and alike else None, "elimination"
-    )
+    place = -1 if request.compared == "reverse" else 0
+    source = place if kernels and alike else None
+    return Considered(_separate(traced), modes, source)
 
 
 def _noting(raised: list[Exception], fun: Callable[..., T]) -> Callable[..., T]:
@@ -181,15 +182,13 @@ class _Modes:
         """Returns whether the function depends on no other trace than that of its arguments."""
         static = [x for k, x in enumerate(self.leaves) if k not in self.dynamic]
         captured = operands[len(self.dynamic) :]
-        return not any(map(_compat.is_traced, (*static, *captured))) and not any(
-            map(_compat.variance, operands)
-        )
+        traced = any(map(_compat.is_traced, (*static, *captured)))
+        return not (traced or any(map(_compat.variance, operands)))
 
     def split(self) -> tuple[list[Traced], _Modes]:
         """Returns the first mode that JAX has, traced, if there is one, and the modes after it."""
         for k, mode in enumerate(self.modes):
-            traced = replace(self, modes=(mode,)).traced()
-            if traced:
+            if traced := replace(self, modes=(mode,)).traced():
                 return traced, replace(self, modes=self.modes[k + 1 :])
         return [], replace(self, modes=())
 
@@ -200,18 +199,12 @@ class Form:
 
     closed: Any  # its jaxpr
     count: int  # the first arguments, of which a batch surely has one for each point
-    operands_of: Callable[
-        [Sequence[Any]], Sequence[Any]
-    ]  # from the elimination's operands to its own
+    operands_of: OperandMap  # from the elimination's operands to its own
     name: str = ""  # of a mode of JAX, in which nothing is materialised
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        traced: Traced,
-        operands_of: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
-    ) -> Form:
+    def of(cls, traced: Traced, operands_of: OperandMap = lambda operands: operands) -> Form:
         """Returns a traced form."""
         return cls(traced.closed, len(traced.dynamic), operands_of, traced.name)
 
@@ -279,11 +272,9 @@ def _cheapest(considered: Considered) -> Any:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(considered)
-    first, modes, source, _ = considered
+    first, modes, source = considered
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    kernel_form = (
-        KernelForm() if source is None else attempt(lambda: kernel_of(considered), KernelForm)
-    )
+    kernel_form = attempt(lambda: kernel_of(considered), KernelForm)
     base, program = kernel_form.traced, kernel_form.program
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # further ones report callbacks
@@ -311,7 +302,6 @@ class Considered(NamedTuple):
     first: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
     source: int | None  # index of the form that becomes the kernel; None: none may
-    name: str  # name of the first forms
 
 
 _watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)
@@ -354,9 +344,9 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
-    first, untraced, source, _ = considered
+    first, untraced, source = considered
     if source is None:
-        return KernelForm()
+        return KernelForm(modes=modes)
     asked, estimate = first[source], operations_of(first[source].closed)
     if asked.is_constant:
         return KernelForm(modes=modes)
@@ -395,9 +385,7 @@ def _forms(several: Sequence[Traced], operands: Sequence[Any]) -> list[Form]:
     return [Form.of(one, operands_of) for one, operands_of in known if operands_of is not None]
 
 
-def _operands_of(
-    mode: Traced, operands: Sequence[Any]
-) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+def _operands_of(mode: Traced, operands: Sequence[Any]) -> OperandMap | None:
     """Returns a map from an elimination's operands to a mode's; None if it lacks a traced one.
 
     `operands` are those of the elimination at this moment.

@@ -36,9 +36,7 @@ class Jet:
 
 def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
     """Returns the Laplacians of the outputs of a program by the leaves of its arguments."""
-    variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
-    variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
-
+    variables: dict[int, Any] = dict(enumerate([*_seeds(inputs), *program.constants]))
     known = Known(program)
     step = lambda equation, ins: _step(equation, ins, known)  # noqa: E731
     read = walk.run(program.equations, variables, step)
@@ -50,13 +48,12 @@ def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
 
 
 def _seeds(inputs: Sequence[Any]) -> list[Jet]:
-    sizes = [prod(jnp.shape(x)) for x in inputs]
-    total, start, jets = sum(sizes), 0, []
-    for x, size in zip(map(jnp.asarray, inputs), sizes, strict=True):
-        numbers = np.arange(start, start + size, dtype=np.int32).reshape(1, *x.shape)
+    total, start, jets = sum(map(jnp.size, inputs)), 0, []
+    for x in map(jnp.asarray, inputs):
+        numbers = indexmap.numbered((1, *x.shape), start).astype(np.int32)
         slopes = Slopes(jnp.ones((1, *x.shape), x.dtype), total, numbers)
         jets.append(Jet(x, slopes, jnp.zeros_like(x)))
-        start += size
+        start += x.size
     return jets
 
 
@@ -87,9 +84,8 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
         [value], [laplacian] = run(jet.value), run(jet.laplacian)
         return [Jet(value, summed(jet.slopes, axes), laplacian)]
     values = [j.value for j in jets]
-    slopes, numbers = _met(
-        equation, dict(zip(active, (j.slopes for j in jets), strict=True)), known
-    )
+    by_operand = dict(zip(active, (j.slopes for j in jets), strict=True))
+    slopes, numbers = _met(equation, by_operand, known)
 
     def push(tangents: Any) -> tuple[Any, Any]:
         return jax.jvp(run, values, list(tangents))
@@ -131,10 +127,8 @@ def _met(
         operand_numbers: Any = [np.full((most, *a.shape), -1, np.int32) for a in equation.in_avals]
         for i, s in zip(by_operand, several, strict=True):
             operand_numbers[i] = s.numbers
-        rows: Any = [
-            indexmap.move_elements(name, params, x, shape)
-            for x in zip(*operand_numbers, strict=True)
-        ]
+        slots = zip(*operand_numbers, strict=True)
+        rows: Any = [indexmap.move_elements(name, params, slot, shape) for slot in slots]
         return [s.values for s in several], [np.stack(of) for of in zip(*rows, strict=True)]
     if list(by_operand) == [0] and numbers is not None:
         index_maps = indexmap.sources(equation, known)

@@ -52,14 +52,7 @@ def filter_jacve(
         def of_arrays(arrays: Any, *args: Any, **kwargs: Any) -> Any:
             return fun(eqx.combine(arrays, static), *args, **kwargs)
 
-        inner = jacve(
-            of_arrays,
-            order,
-            has_aux=has_aux,
-            count_ops=count_ops,
-            sparse_representation=sparse_representation,
-            kernel=kernel,
-        )
+        inner = jacve(of_arrays, order, 0, has_aux, count_ops, sparse_representation, kernel=kernel)
         return inner(arrays, *args, **kwargs)
 
     return jacobian

@@ -36,7 +36,7 @@ from veenv.engine.form_selection import choosing
 from veenv.engine.repeated.outlining import outline_regions
 from veenv.engine.request import Blocks, Request
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.entries import Entries, Indexed, Matrix, as_computed
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix, Shapes, as_computed
 from veenv.engine.sparse.indexing import SymmetricBlocks, eliminate_sparse, symmetric_blocks
 from veenv.engine.sparse.partials import Around
 from veenv.engine.sparse.pattern import Numbers, collected
@@ -44,12 +44,11 @@ from veenv.engine.sums import Terms
 from veenv.engine.wrappers import anywhere, check_types, equal_bodies_once
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import Program, is_symbolic, normalise_argnums, refuse_symbolic, trace
-from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KernelMode, as_kernel
 from veenv.linear.barrier import with_pins
 from veenv.linear.linear_map import canonical
 from veenv.orders.resolve import resolve_order
-from veenv.rules.base import is_complex, memoised, real_shape
+from veenv.rules.base import is_complex, memoised
 from veenv.rules.shape import selected
 from veenv.structure import structure as algebra
 
@@ -60,11 +59,7 @@ _FORESEEN = (NotImplementedError, *OF_TRACING)
 
 def transformed(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what a request asks for of a function, for arrays on any mesh and any width."""
-
-    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
-        return compiled(request, fun)
-
-    return anywhere(make, fun, request)
+    return anywhere(lambda fun, _: compiled(request, fun), fun, request)
 
 
 def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,10 +144,6 @@ class _Point:
         """The arguments that are differentiated by."""
         return [self.args[a] for a in self.argnums]
 
-    def by_jax(self) -> Any:
-        """Returns the result by one of JAX's modes."""
-        return by_jax(self.program, self.request)(*self.args, **self.kwargs)
-
     def by_symbols(self) -> Any:
         """Returns the result by one of JAX's modes, of axes of symbolic size."""
         forward = str(self.request.order).lower() in ("forward", "fwd")
@@ -166,15 +157,15 @@ class _Point:
         """Returns what is made; where that fails and any order will do, the result by JAX."""
         if self.request.compared != "auto" or self.request.blocks != "dense":
             return make()
-        by_mode = lambda: of_mode(self.by_jax())  # noqa: E731
+        mode = by_jax(self.program, self.request)
+        by_mode = lambda: of_mode(mode(*self.args, **self.kwargs))  # noqa: E731
         return attempt(make, by_mode, lambda error: isinstance(error, _FORESEEN))
 
     def eliminable(self) -> _Eliminable:
         """Returns the graph, and the ids of the order."""
         request, program = self.request, self.program
-        lin = attempt(self._by_regions, lambda: None) or linearise(
-            program, holomorphic=request.by_complex(program)
-        )
+        outlined = attempt(self._by_regions, lambda: None)
+        lin = outlined or linearise(program, holomorphic=request.by_complex(program))
         ids = resolve_order(request.order, lin.graph, 0 if request.argnums else len(self.args))
         return _Eliminable(self, lin, ids)
 
@@ -205,10 +196,7 @@ class _Eliminable:
 
     def result(self) -> Any:
         """Returns the result by the order."""
-
-        def optional() -> list[Any]:
-            return self._results(self._blocks(), self._symmetric(), [])
-
+        optional = lambda: self._results(self._blocks(), self._symmetric(), [])  # noqa: E731
         return attempt(optional, self._plain)[0]
 
     def forms(self) -> Forms | None:
@@ -259,13 +247,12 @@ class _Eliminable:
                 rows.append(all_blocks(lin, left, symmetric, sparse=False))
             rows = _as_arrays(rows) if blocks == "scattered" else rows
             several = isinstance(request.argnums, tuple)
-            trees = [assembled(program, each, inputs, several) for each in rows]
+            jacobians = [assembled(program, each, inputs, several) for each in rows]
             returned = _returned(program, values.outputs, values.aux)
         counts = None
         if "counts" in request.parts:
             counted = None if sparse or any(lin.reverse_only) else done
             counts = counts_of(lin.graph, self.ids, counted)
-        jacobians = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
         return [request.result(returned, jacobian, counts) for jacobian in jacobians]
 
 
@@ -321,11 +308,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
 
 def _eliminated(
-    lin: Linearisation,
-    inputs: Any,
-    ids: Sequence[int],
-    symmetric: SymmetricBlocks,
-    blocks: Blocks,
+    lin: Linearisation, inputs: Any, ids: Sequence[int], symmetric: SymmetricBlocks, blocks: Blocks
 ) -> tuple[Evaluated, Elimination]:
     """Evaluates a program, and eliminates the vertices of an order."""
     arrays = jax.tree.leaves(inputs)
@@ -336,7 +319,7 @@ def _eliminated(
     if blocks != "dense":
         around = Around.of_whole(lin)
         values = evaluate(lin, leaves, around=around)
-        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, symmetric, around)
+        return values, eliminate_sparse(lin, values.parallel, ids, around, values.calls, symmetric)
     values = evaluate(lin, leaves)
     return values, eliminate(lin, values.edges, ids, values.calls)
 
@@ -378,15 +361,15 @@ def all_blocks(
 
 def assembled(
     program: Program, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
-) -> list[Any]:
-    """Returns, for each output leaf, the tree of blocks by the selected arguments."""
+) -> Any:
+    """Returns the output's tree with, for each leaf, that of blocks by the selected arguments."""
     avals = program.avals[: program.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
     for row in rows:
         leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
         by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
         trees.append(by_argument if several else by_argument[0])
-    return trees
+    return jax.tree.unflatten(program.out_tree, trees)
 
 
 def _weak_as(aval: Any, x: Any) -> Any:
@@ -397,12 +380,7 @@ def _weak_as(aval: Any, x: Any) -> Any:
 
 
 def block_of(
-    lin: Linearisation,
-    left: Left,
-    output: int,
-    source: int,
-    *,
-    sparse: bool = False,
+    lin: Linearisation, left: Left, output: int, source: int, *, sparse: bool = False
 ) -> Any:
     """Returns the block of output leaf `output` by input leaf `source`, of shape output + input.
 
@@ -419,9 +397,9 @@ def block_of(
     else:
         terms = () if node is None else left.get((source, node), ())
     if isinstance(terms, (Indexed, Entries)):
-        shapes = real_shape(out_aval, realify=lin.realify), out_shape, in_shape
-        terms = _by_complex(terms, *shapes, dtype) if of_parts else terms
-        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
+        parts, shapes = 1 + is_complex(out_aval), (out_shape, in_shape)
+        terms = _by_complex(terms, parts, shapes, dtype) if of_parts else terms
+        return SparseTensor.from_entries(terms, dtype, *shapes)
     if of_parts and node != source:
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
         if is_complex(out_aval):
@@ -434,27 +412,18 @@ def block_of(
     return dense(terms, out_shape, in_shape, dtype)
 
 
-def _by_complex(
-    x: Matrix,
-    real_shape: Sequence[int],
-    out_shape: Sequence[int],
-    in_shape: Sequence[int],
-    dtype: Any,
-) -> Matrix:
+def _by_complex(x: Matrix, parts: int, shapes: Shapes, dtype: Any) -> Matrix:
     """Converts partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` does.
 
-    Of a complex result, whose parts `real_shape` has as an axis, the partials of the real part are
-    used.
+    Of a complex result, which has two `parts`, the partials of the real part are used.
     """
-    parts = 1 + (tuple(real_shape) != tuple(out_shape))
     if isinstance(x, Indexed) and x.mask is None:
         p = x.pattern
         real_rows = np.flatnonzero(p.rows % parts == 0)
         rows, cols = p.rows[real_rows] // parts, p.cols[real_rows]
-        pattern, collect = collected(rows, cols // 2, out_shape, in_shape)
-        values = x.stored()[real_rows].astype(dtype) * jnp.asarray(
-            np.where(cols % 2, -1j, 1), dtype
-        )
+        pattern, collect = collected(rows, cols // 2, *shapes)
+        factors = np.where(cols % 2, -1j, 1)
+        values = x.stored()[real_rows].astype(dtype) * jnp.asarray(factors, dtype)
         return Indexed(pattern, Numbers(values).collected(collect), dtype)
     x = as_computed(x)
     factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
@@ -462,7 +431,7 @@ def _by_complex(
     if parts > 1:
         is_real = jnp.asarray(x.rows) % parts == 0
         rows, cols = jnp.where(is_real, rows, -1), jnp.where(is_real, cols, -1)
-    return Entries.at(x.values.astype(dtype) * factor, rows, cols, out_shape, in_shape)
+    return Entries.at(x.values.astype(dtype) * factor, rows, cols, *shapes)
 
 
 def _parts(shape: Sequence[int], dtype: Any) -> Edge:

@@ -16,7 +16,7 @@ from jax.scipy.linalg import lu_factor, lu_solve
 from veenv import limits
 from veenv.engine.api import jacve
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.solving import blocks, kind
+from veenv.engine.sparse.solving import band, blocks, kind
 
 Like = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]
 """The structure of a pytree and the shapes and dtypes of its leaves, hashable."""
@@ -151,10 +151,6 @@ def _unravelled(like: Like, flat: Array) -> Any:
     return ravel_pytree(zeros)[1](flat)
 
 
-def _diagonal(op: SparseOperator) -> Array:
-    return op.matrix.diagonal()
-
-
 def _width(op: SparseOperator) -> int:
     p = op.matrix.pattern
     return max(p.bandwidth) if p.sizes[0] == p.sizes[1] else max(p.sizes)
@@ -162,36 +158,22 @@ def _width(op: SparseOperator) -> int:
 
 def _tridiagonal(op: SparseOperator) -> tuple[Array, Array, Array]:
     p, values = op.matrix.pattern, op.matrix.values()
-    n = p.sizes[0]
-
-    def band(offset: int) -> Array:
-        at = (p.cols - p.rows == offset).nonzero()[0]
-        start = jnp.zeros(n - abs(offset), values.dtype)
-        return start.at[p.rows[at] - max(0, -offset)].set(values[at])
-
-    return band(0), band(-1), band(1)
+    lower, main, upper = (band(p, values, k) for k in (-1, 0, 1))
+    return main, lower[1:], upper[:-1]
 
 
 def _register() -> None:
     """Registers with lineax the properties of a sparse operator: only its pattern."""
     lx.is_diagonal.register(SparseOperator, lambda op: _width(op) == 0)
     lx.is_tridiagonal.register(SparseOperator, lambda op: _width(op) <= 1)
-    for unknown in (
-        lx.is_symmetric,
-        lx.has_unit_diagonal,
-        lx.is_positive_semidefinite,
-        lx.is_negative_semidefinite,
-    ):
+    semidefinite = lx.is_positive_semidefinite, lx.is_negative_semidefinite
+    for unknown in (lx.is_symmetric, lx.has_unit_diagonal, *semidefinite):
         unknown.register(SparseOperator, lambda op: False)
-    lx.is_lower_triangular.register(
-        SparseOperator, lambda op: bool((op.matrix.pattern.cols <= op.matrix.pattern.rows).all())
-    )
-    lx.is_upper_triangular.register(
-        SparseOperator, lambda op: bool((op.matrix.pattern.cols >= op.matrix.pattern.rows).all())
-    )
+    lx.is_lower_triangular.register(SparseOperator, lambda op: op.matrix.bandwidth[1] == 0)
+    lx.is_upper_triangular.register(SparseOperator, lambda op: op.matrix.bandwidth[0] == 0)
     lx.linearise.register(SparseOperator, lambda op: op)
     lx.materialise.register(SparseOperator, lambda op: op)
-    lx.diagonal.register(SparseOperator, _diagonal)
+    lx.diagonal.register(SparseOperator, lambda op: op.matrix.diagonal())
     lx.tridiagonal.register(SparseOperator, _tridiagonal)
     lx.conj.register(SparseOperator, lambda op: jax.tree.map(jnp.conj, op))
 

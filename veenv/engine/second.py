@@ -130,8 +130,7 @@ def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
         program = trace(fun, args, kwargs, argnums=argnum)
         if is_symbolic(program):
             return _by_hessian(program.replay, args, kwargs, argnum)
-        every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
-        if any(_compat.own_rule(e.primitive, e.params) for e in every):
+        if any(_compat.own_rule(e.primitive, e.params) for e in walk.every(program.equations)):
             program = linearise(program).program  # has the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         with equal_bodies_once():
@@ -146,9 +145,8 @@ def _by_hessian(fun: Callable[..., Any], args: Any, kwargs: Any, argnum: int) ->
     leaves, tree = jax.tree.flatten(args[argnum])
 
     def at_leaf(k: int, x: Any) -> Any:
-        changed = jax.tree.unflatten(
-            tree, [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
-        )
+        several = [*leaves[:k], x.reshape(leaves[k].shape), *leaves[k + 1 :]]
+        changed = jax.tree.unflatten(tree, several)
         return fun(*args[:argnum], changed, *args[argnum + 1 :], **kwargs)
 
     def diagonals(k: int) -> Any:
@@ -242,7 +240,7 @@ def _is_symmetric(
     program = trace(hidden, args, kwargs, argnums=argnums, has_aux=has_aux)
     if [tuple(aval.shape) for aval in program.out_avals] != [()]:
         return False
-    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
     return not any(
-        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes for e in every
+        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes
+        for e in walk.every(program.equations)
     )

@@ -25,8 +25,10 @@ from veenv import _compat
 from veenv.engine import edge, edge_product
 from veenv.engine.edge import (
     Edge,
+    align,
     diagonal_pairs,
     either,
+    entrywise,
     expand_link,
     is_placed,
     keep_diagonal,
@@ -78,8 +80,7 @@ def merged(terms: Sequence[Edge], key: Callable[[Edge], Hashable]) -> list[Edge]
 
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
     """Makes operators among terms dense, except along the axes where they are diagonal."""
-    operator = Link.OPERATOR
-    return [keep_diagonal(t) if t.structure.link is operator else t for t in terms]
+    return [keep_diagonal(t) if t.structure.link is Link.OPERATOR else t for t in terms]
 
 
 def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:
@@ -120,12 +121,9 @@ def kind(e: Edge) -> tuple[Hashable, ...]:
 def num_entries(e: Edge) -> int:
     """Returns the number of places at which a term may have an entry."""
     s = e.structure
-    entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     if s.link is Link.SELECTION:
-        out_size, in_size = s.linked_sizes
-        if not out_size * in_size:
-            return 0
-        return entries // (out_size * in_size) * min(out_size, in_size)
+        return prod(entrywise(s).value_shape)
+    entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     for _, j in diagonal_pairs(e):
         entries //= s.in_shape[j] or 1
     return entries
@@ -162,13 +160,9 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
     x = respread(e, target)
     if isinstance(e.link, Selection) and e.link.key != link.key:
         assert x.values is not None
-        places = e.link.places
-        on_part = (places if link_on_out(target) else places.T).columns() >= 0
-        shape = [
-            n if a == ("link", 0) else 1
-            for a, n in zip(labels_of(target), x.values.shape, strict=True)
-        ]
-        on_part = jnp.asarray(on_part).reshape(shape)
+        link_places = e.link.places if link_on_out(target) else e.link.places.T
+        on_part = jnp.asarray(link_places.columns() >= 0)
+        on_part = align(on_part, [("link", 0)], labels_of(target))
         mask = None if x.mask is None else x.mask & on_part
         x = replace(x, values=select(on_part, x.values, 0), mask=mask)
     return replace(x, link=link)

@@ -154,11 +154,10 @@ def _at_own_width(
 
     @functools.wraps(plain, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
-        normalise_argnums(argnums, len(args), kwargs)
+        differentiated = normalise_argnums(argnums, len(args), kwargs)
         try:
             return _shown(plain(*args, **kwargs))
         except _CanonicalDtypeError:
-            differentiated = set(normalise_argnums(argnums, len(args)))
             narrowed = [
                 jax.tree.map(_narrowed if a in differentiated else _array, x)
                 for a, x in enumerate(args)
@@ -216,17 +215,12 @@ class _Alike(jax.core.Trace):
         with set_current_trace(self._outside):
             return self._outside.process_primitive(primitive, args, _first_of(params))
 
-    def process_custom_jvp_call(
-        self, primitive: Any, fun: Any, rule: Any, args: Any, /, **_: Any
-    ) -> Any:
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, /, *rest: Any, **_: Any) -> Any:
+        *_rules, args = rest
         with set_current_trace(self):
             return fun.call_wrapped(*args)
 
-    def process_custom_vjp_call(
-        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, args: Any, /, **_: Any
-    ) -> Any:
-        with set_current_trace(self):
-            return fun.call_wrapped(*args)
+    process_custom_vjp_call = process_custom_jvp_call
 
     def stage_value(self, val: Any) -> Any:
         return self._outside.stage_value(val)
@@ -276,9 +270,8 @@ def _computed(closed: Any) -> Iterator[Hashable]:
     yield type(closed), *(v.aval for v in inputs)
     for eqn in jaxpr.eqns:
         yield eqn.primitive, eqn.ctx, *(_atom(a, numbers) for a in eqn.invars)
-        body = _compat.own_rule(eqn.primitive, eqn.params) and _compat.call_body(
-            eqn.primitive.name, eqn.params
-        )
+        rule = _compat.own_rule(eqn.primitive, eqn.params)
+        body = rule and _compat.call_body(eqn.primitive.name, eqn.params)
         yield _plain(eqn.params if body is None else body)
         numbers.update((v, len(numbers) + k) for k, v in enumerate(eqn.outvars))
         yield tuple((v.aval, _compat.is_dropped(v)) for v in eqn.outvars)

@@ -77,11 +77,8 @@ class BatchedRegion:
             fun = jax.vmap(fun, [None if axes[s] is None else 0 for _, axes in self.operands])
         (several, blocks) = fun(*arrays)
         smooth, discrete = map(iter, several)
-        numbers = enumerate(self.results)
-        results = [
-            _from_front(next(smooth if k in self.smooth else discrete), axes)
-            for k, (_, axes) in numbers
-        ]
+        every = [next(smooth if k in self.smooth else discrete) for k in range(len(self.results))]
+        results = [_from_front(x, axes) for x, (_, axes) in zip(every, self.results, strict=True)]
         for k, row in zip(self.smooth, blocks, strict=True):
             for i, x in zip(self.active, row, strict=True):
                 whole = _from_front(x, self.results[k][1])

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat, limits
-from veenv.engine.known import Known
 from veenv.engine.repeated.batched_region import BatchedRegion
 from veenv.engine.repeated.per_point import RegionEquation
+from veenv.engine.repeated.region_search import Search
 from veenv.engine.repeated.unvmap import Rewriting
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program, trace
@@ -27,25 +27,6 @@ from veenv.kernel.price import MICROSECONDS, in_kernel, of_entries, operations_o
 from veenv.rules import walk
 from veenv.rules.indexmap import sources
 from veenv.rules.table import facts
-
-
-class Search(Protocol):
-    """The analysis of a program's axes that gather motion reads."""
-
-    program: Program
-    known: Known
-
-    def longest(self, v: int) -> int | None:
-        """Returns the axis of a variable along which most is done."""
-        ...
-
-    def line(self, k: int, along: tuple[int, int]) -> RegionEquation | None:
-        """Returns an equation by its axes that go with one of a variable."""
-        ...
-
-    def region(self, lines: Sequence[RegionEquation]) -> BatchedRegion | None:
-        """Returns the region of some equations."""
-        ...
 
 
 class _Gather(NamedTuple):
@@ -163,8 +144,7 @@ def _is_cheaper(stage: BatchedRegion, gathers: Sequence[_Gather]) -> bool:
     (size,), reaches = stage.sizes, stage.reaches or []
     rows = sum({t.key: t.rows.size for t in gathers}.values())
     entries = sum(map(np.count_nonzero, reaches)) / size
-    equations = (line.equation for line in stage.lines)
-    every = (one for e in equations for one in (e, *walk.inside(e.params)))
+    every = walk.every([line.equation for line in stage.lines])
     widest = max(sum(a.size for a in (*walk.in_avals(e), *walk.out_avals(e))) for e in every)
     if rows * widest > size * limits.LISTED:
         return False  # too large to find their axes

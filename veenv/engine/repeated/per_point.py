@@ -28,7 +28,7 @@ Axes = tuple[int | None, ...]
 """For each axis of the batch the axis of a variable that goes with it; None where it has none."""
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """Raised where an equation cannot be written for one point."""
 
 
@@ -73,17 +73,10 @@ def _is_ruled(equation: Any) -> bool:
     return not equation.effects and all(map(is_differentiable, every))
 
 
-def at_one_point(line: RegionEquation) -> Callable[[list[Any]], Sequence[Any]] | None:
-    """Returns what computes an equation at one point; None if it cannot be written for one."""
-    try:
-        return _at_one_point(line)
-    except _RefusedError:
-        return None
-
-
-def _at_one_point(
+def at_one_point(
     line: RegionEquation, *, nested: bool = False
 ) -> Callable[[list[Any]], Sequence[Any]]:
+    """Returns what computes an equation at one point; raises where it cannot be written for one."""
     primitive, params = line.equation.primitive, line.equation.params
     if _is_ruled(line.equation):
         return _ruled(line, nested=nested)
@@ -181,9 +174,8 @@ def _body_mappings(equation: Any) -> list[AxisMapping]:
     classes = _body_classes(equation)
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     dropped = (v is None or _compat.is_dropped(v) for v in equation.outvars)
-    used = [
-        k for k, is_dropped in enumerate(dropped) if not is_dropped and outs[k].shape
-    ]  # no counters
+    # no counters
+    used = [k for k, is_dropped in enumerate(dropped) if not is_dropped and outs[k].shape]
     mappings = []
     for n in range(min((len(outs[k].shape) for k in used), default=0)):
         out_classes = {classes(("out", k, n)) for k in used}
@@ -239,7 +231,7 @@ class _Seen(NamedTuple):
 def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = None) -> Any:
     """Returns a closed jaxpr for one point; `outs`: the axes of the batch that its results have."""
     if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
-        raise _RefusedError
+        raise RefusedError
     program = _program(closed)
 
     def run(*args: Any) -> list[Any]:
@@ -258,9 +250,7 @@ def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = No
 def _program(closed: Any) -> Program:
     """Returns the equations of a closed jaxpr, calls inlined."""
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-    return with_batched_loops(
-        trace(core.jaxpr_as_fun(closed), avals, argnums=tuple(range(len(avals))))
-    )
+    return with_batched_loops(trace(core.jaxpr_as_fun(closed), avals, argnums=range(len(avals))))
 
 
 def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen]:
@@ -272,10 +262,10 @@ def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen
         mappings = [_mapping_along(equation, operands, s) for s in range(depth)]
         out = tuple(t and t.out for t in mappings)
         if any(mappings) and not is_writable(equation):
-            raise _RefusedError
+            raise RefusedError
         ins = tuple(tuple(t and t.ins[i] for t in mappings) for i in range(len(operands)))
         values = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        results = _at_one_point(RegionEquation(equation, out, ins), nested=True)(values)
+        results = at_one_point(RegionEquation(equation, out, ins), nested=True)(values)
         alike = _alike(equation, operands).difference(out)
         return [_Seen(x, out, alike) for x in results]
 
@@ -302,7 +292,7 @@ def _mapping_along(equation: Any, operands: Sequence[_Seen], s: int) -> AxisMapp
         if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
                for j, x in zip(mapping.ins, operands, strict=True)):  # fmt: skip
             return mapping
-    raise _RefusedError
+    raise RefusedError
 
 
 def _first(x: _Seen, axes: Axes) -> Any:
@@ -312,7 +302,7 @@ def _first(x: _Seen, axes: Axes) -> Any:
         if axis is None and j in x.alike:
             value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
         elif axis != j:
-            raise _RefusedError
+            raise RefusedError
     return value
 
 

@@ -6,7 +6,7 @@ write it; `veenv.engine.repeated.outlining` then finds the axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,8 +65,7 @@ class Rewriting:
 
     def inline(self, body: Program, operands: Sequence[Atom], source: str) -> list[Atom]:
         """Adds the equations of another program at `operands`; returns its results."""
-        known: dict[Var, Atom] = dict(enumerate(operands))
-        known.update(enumerate(map(Literal, body.constants), len(operands)))
+        known: dict[Var, Atom] = dict(enumerate([*operands, *map(Literal, body.constants)]))
 
         def read(atom: Atom) -> Atom:
             return self.read(known[atom]) if isinstance(atom, int) else atom
@@ -90,7 +89,35 @@ class Rewriting:
             self.put(e)
         outputs = *program.outputs, *(program.aux[0] if program.aux else ())
         equations = walk.needed(self._equations, map(self.read, outputs))
-        return _lifted(_renamed(program, equations, self._avals, self.read))
+        first = program.num_inputs + len(program.constants)
+        operands = (a for e in equations for a in e.inputs if isinstance(a, Literal))
+        arrays = {id(a): a for a in operands if np.ndim(a.value)}
+        numbers = {key: first + k for k, key in enumerate(arrays)}
+
+        def name(atom: Atom) -> Any:
+            atom = self.read(atom)
+            if isinstance(atom, int):
+                return atom if atom < first else atom + len(arrays)
+            return numbers.get(id(atom), atom)
+
+        renamed = tuple(
+            replace(
+                e,
+                inputs=tuple(map(name, e.inputs)),
+                outputs=tuple(None if v is None else name(v) for v in e.outputs),
+            )
+            for e in equations
+        )
+        values = [a.value for a in arrays.values()]
+        return replace(
+            program,
+            constants=(*program.constants, *values),
+            equations=renamed,
+            avals=(*self._avals[:first], *map(jax.typeof, values), *self._avals[first:]),
+            outputs=tuple(map(name, program.outputs)),
+            vertex_variables=tuple(v for e in renamed for v in e.outputs if v is not None),
+            aux=program.aux and (tuple(map(name, program.aux[0])), *program.aux[1:]),
+        )
 
 
 class _BatchedLoops(Rewriting):
@@ -119,52 +146,3 @@ def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
 
 def _num_loops(of: Any) -> int:
     return sum(walk.loop_of(e) is not None for e in walk.every(of))
-
-
-def _renamed(
-    program: Program,
-    equations: Iterable[Equation],
-    avals: Iterable[Any],
-    name: Callable[[Atom], Any],
-    constants: Iterable[Any] = (),
-) -> Program:
-    """Returns the program with other names of variables, and more constants."""
-    every = tuple(
-        replace(
-            e,
-            inputs=tuple(map(name, e.inputs)),
-            outputs=tuple(None if v is None else name(v) for v in e.outputs),
-        )
-        for e in equations
-    )
-    aux = program.aux and (tuple(map(name, program.aux[0])), *program.aux[1:])
-    return replace(
-        program,
-        constants=(*program.constants, *constants),
-        equations=every,
-        avals=tuple(avals),
-        outputs=tuple(map(name, program.outputs)),
-        vertex_variables=tuple(v for e in every for v in e.outputs if v is not None),
-        aux=aux,
-    )
-
-
-def _lifted(program: Program) -> Program:
-    """Returns the program with arrays as constants instead of literals."""
-    first = program.num_inputs + len(program.constants)
-    arrays = {
-        id(a): a
-        for e in program.equations
-        for a in e.inputs
-        if isinstance(a, Literal) and np.ndim(a.value)
-    }
-    numbers = {key: first + k for k, key in enumerate(arrays)}
-
-    def name(atom: Atom) -> Atom:
-        if isinstance(atom, int):
-            return atom if atom < first else atom + len(arrays)
-        return numbers.get(id(atom), atom)
-
-    values = [a.value for a in arrays.values()]
-    avals = [*program.avals[:first], *map(jax.typeof, values), *program.avals[first:]]
-    return _renamed(program, program.equations, avals, name, values)

@@ -16,7 +16,7 @@ import numpy as np
 
 from veenv import _compat, limits
 from veenv.engine.known import held, is_exact, results
-from veenv.graph.custom_rules import inner_program, proven
+from veenv.graph.custom_rules import Inner, inner_program, proven
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.graph.sparse_matrices import written_out
@@ -215,35 +215,28 @@ class _Follower(walk.Domain[_Variable]):
                 return None
         except Exception:  # a user's rule may refuse operands
             return None
-        program, active = inner.program, [operands[i] for i in inner.operands]
         if inner.backward:
-            reaches = self._pulled(
-                program, active, operands, [equation.out_avals[k].shape for k in inner.results]
-            )
+            reaches = self._pulled(inner, equation, operands)
         else:
-            reaches = self._followed(program, [x.reach for x in active], operands)
+            active = [operands[i].reach for i in inner.operands]
+            reaches = self._followed(inner.program, active, operands)
         results = [_Variable() for _ in equation.out_avals]
         for k, reach in zip(inner.results, reaches, strict=True):
             results[k] = _Variable(reach)
         return results
 
-    def _pulled(
-        self,
-        program: Program,
-        active: _Several,
-        operands: _Several,
-        shapes: Sequence[Sequence[int]],
-    ) -> list[np.ndarray]:
-        """Follows, backwards, a program from results' cotangents to operands' cotangents."""
+    def _pulled(self, inner: Inner, equation: Equation, operands: _Several) -> list[np.ndarray]:
+        """Follows, backwards, a rule from results' cotangents to operands' cotangents."""
+        shapes = [equation.out_avals[k].shape for k in inner.results]
         sizes = [*map(prod, shapes)]
         if sum(sizes) ** 2 > limits.TABLE:
             raise _TooManyError
-        pulled = _Follower(sum(sizes))._followed(program, seeds(shapes), operands)
+        pulled = _Follower(sum(sizes))._followed(inner.program, seeds(shapes), operands)
         through = np.zeros((sum(sizes), self._size), bool)
-        for a, x in zip(pulled, active, strict=True):
-            if a is not None and x.reach is not None:
+        for i, a in zip(inner.operands, pulled, strict=True):
+            if a is not None and operands[i].reach is not None:
                 by = a.reshape(-1, sum(sizes))
-                through |= by.T @ self._flat(x, len(by))
+                through |= by.T @ self._flat(operands[i], len(by))
         parts = np.split(through, np.cumsum(sizes)[:-1])
         return [x.reshape(*shape, self._size) for x, shape in zip(parts, shapes, strict=True)]
 
@@ -251,10 +244,9 @@ class _Follower(walk.Domain[_Variable]):
         self, program: Program, reaches: Sequence[np.ndarray | None], operands: _Several
     ) -> list[np.ndarray | None]:
         """Returns the reach of a rule program's outputs; its first constants are `operands`."""
-        known: dict[Any, _Variable] = dict(enumerate(map(_Variable, reaches)))
         constants = [_Variable(value=x.value) for x in operands]
         constants += map(self.constant, program.constants[len(operands) :])
-        known.update(enumerate(constants, len(reaches)))
+        known: dict[Any, _Variable] = dict(enumerate([*map(_Variable, reaches), *constants]))
         return [x.reach for x in self.results(program.equations, known, program.outputs)]
 
     def _whole(self, equation: Equation, operands: _Several) -> _Several:
@@ -385,15 +377,9 @@ def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndar
         [of[j] for j in sorted({*of} - {None})] for of in (labels[operand], labels[1 - operand])
     )
     out = [n for n, t in enumerate(mappings) if t.out is not None]
-    reach_numbers: Any = reach.astype(np.float32)
-    counts = np.einsum(
-        reach_numbers,
-        [*operand_axes, len(mappings)],
-        factor * 1.0,
-        factor_axes,
-        [*out, len(mappings)],
-    )
-    return counts > 0
+    numbers: Any = reach.astype(np.float32)
+    last = len(mappings)  # the axis of what is depended on
+    return np.einsum(numbers, [*operand_axes, last], factor * 1.0, factor_axes, [*out, last]) > 0
 
 
 def _either(several: Sequence[np.ndarray | None]) -> _Variable:

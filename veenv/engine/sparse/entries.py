@@ -34,8 +34,11 @@ from veenv.engine.sparse.pattern import (
     padded,
     placed,
 )
-from veenv.engine.sparse.summands import Term, numbered_entries, strides_of, term
+from veenv.engine.sparse.summands import Term, numbered_entries, offsets_of, strides_of, term
 from veenv.structure.structure import FREE
+
+Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""The shapes of the out axes and of the in axes."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,8 @@ class Indexed:
     @cached_property
     def values(self) -> Numbers | None:
         """The values, one for each entry, summed on first use; None if all are ones."""
-        return (
-            self.source.numbers(self.dtype)
-            if isinstance(self.source, SumOfEntries)
-            else self.source
-        )
+        source = self.source
+        return source.numbers(self.dtype) if isinstance(source, SumOfEntries) else source
 
     def numbers(self) -> Numbers:
         """Returns the values, ones too."""
@@ -93,9 +93,7 @@ def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexe
     return Indexed(pattern, None, dtype)
 
 
-def index_map(
-    indices: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool
-) -> Indexed:
+def index_map(indices: np.ndarray, shapes: Shapes, dtype: Any, *, adds: bool) -> Indexed:
     """Returns the matrix that moves an element to each result, or `adds` each element to one."""
     out_shape, in_shape = shapes
     if adds:
@@ -112,17 +110,12 @@ def is_light(post: Indexed, pre: Indexed) -> bool:
 
 def multiply_known(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
     """Computes the product post · pre; `upper`: of it what is on the diagonal and above it."""
-    dtype = _compat.promoted(post.dtype, pre.dtype)
-    left, right = meetings(post.pattern, pre.pattern)
+    dtype, p, q = _compat.promoted(post.dtype, pre.dtype), post.pattern, pre.pattern
+    left, right = meetings(p, q)
     if upper:
-        above = post.pattern.rows[left] <= pre.pattern.cols[right]
+        above = p.rows[left] <= q.cols[right]
         left, right = left[above], right[above]
-    pattern, collect = collected(
-        post.pattern.rows[left],
-        pre.pattern.cols[right],
-        post.pattern.out_shape,
-        pre.pattern.in_shape,
-    )
+    pattern, collect = collected(p.rows[left], q.cols[right], p.out_shape, q.in_shape)
     if collect.is_gather:  # ordered before the product, not after
         assert collect.table is not None
         left, right = left[collect.table], right[collect.table]
@@ -160,11 +153,6 @@ def _products(
     return Numbers(factors[0].array() * factors[1].array())
 
 
-def add(a: Indexed, b: Indexed) -> Indexed:
-    """Adds two matrices of one shape."""
-    return total_known([a, b])
-
-
 def total_known(several: Sequence[Indexed]) -> Indexed:
     """Adds matrices of one shape, at least one.
 
@@ -181,17 +169,14 @@ def total_known(several: Sequence[Indexed]) -> Indexed:
         return several[0]
     dtype = _compat.promoted(*(x.dtype for x in several))
     first = several[0].pattern
-    rows, cols = (
-        np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
-    )
+    rows = np.concatenate([x.pattern.rows for x in several])
+    cols = np.concatenate([x.pattern.cols for x in several])
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
-    if collect.is_gather and all(x.source is None for x in several):
-        return Indexed(pattern, None, dtype, _either(several, collect))
-    total_values = SumOfEntries(several, collect)
     mask = _either(several, collect)
-    return Indexed(
-        pattern, total_values if mask is None else total_values.numbers(dtype), dtype, mask
-    )
+    if collect.is_gather and all(x.source is None for x in several):
+        return Indexed(pattern, None, dtype, mask)
+    sums = SumOfEntries(several, collect)
+    return Indexed(pattern, sums if mask is None else sums.numbers(dtype), dtype, mask)
 
 
 def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
@@ -241,12 +226,8 @@ def mirrored(x: Indexed) -> Indexed:
     """Returns the symmetric matrix of an upper triangle."""
     p = x.pattern
     above = np.flatnonzero(p.rows < p.cols)
-    pattern, collect = collected(
-        np.concatenate([p.rows, p.cols[above]]),
-        np.concatenate([p.cols, p.rows[above]]),
-        p.out_shape,
-        p.in_shape,
-    )
+    rows, cols = np.append(p.rows, p.cols[above]), np.append(p.cols, p.rows[above])
+    pattern, collect = collected(rows, cols, p.out_shape, p.in_shape)
     assert collect.table is not None
     return _selected(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
 
@@ -274,15 +255,14 @@ def known_of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) ->
     if places is None:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
-    if e.values is None and e.sign > 0 and e.mask is None:
-        return Indexed(pattern, None, e.dtype)
+    if e.values is None and e.mask is None:
+        minus = np.full(pattern.nse, -1, np.int8)
+        signs = None if e.sign > 0 else Numbers.ones(pattern.nse, e.dtype, minus)
+        return Indexed(pattern, signs, e.dtype)
     mask = None
     if e.mask is not None:
         full = jnp.broadcast_to(e.mask, t.values.shape)
         mask = collect(respread_entries(full, t.structure).reshape(-1))
-    if e.values is None and e.mask is None:
-        minus = np.full(pattern.nse, -1, np.int8)
-        return Indexed(pattern, Numbers.ones(pattern.nse, e.dtype, minus), e.dtype)
     entry_values = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
     return Indexed(pattern, entry_values.collected(collect), e.dtype, mask)
 
@@ -410,9 +390,7 @@ Matrix: TypeAlias = Indexed | Entries
 """Entries at known places, and at computed ones."""
 
 
-def computed_map(
-    e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool
-) -> Entries | None:
+def computed_map(e: Edge, shapes: Shapes, *, adds: bool) -> Entries | None:
     """Returns a partial that only moves numbers to computed places, as entries.
 
     There is one entry for each result element, or for each operand element if it `adds`. None if
@@ -430,9 +408,7 @@ def computed_map(
     with jax.ensure_compile_time_eval():
         numbers = jnp.arange(1, size + 1, dtype=jnp.float64 if size >= 2**24 else jnp.float32)
     sources = e.link.apply(numbers.reshape(e.link.in_shape)).astype(jnp.int32) - 1
-    offsets = np.zeros(1, np.int32)
-    for j in s.link_in:
-        offsets = (offsets[:, None] + np.arange(s.in_shape[j]) * in_strides[j]).reshape(-1)
+    offsets = offsets_of(s.in_shape, s.link_in)
     on_link = [n if k in s.link_out else 1 for k, n in enumerate(s.out_shape)]
     cols = jnp.asarray(offsets, jnp.int32)[jnp.maximum(sources, 0)].reshape(on_link)
     for k, j in enumerate(s.pairs):
@@ -445,7 +421,7 @@ def computed_map(
     return Entries.at(values, rows, cols.reshape(-1), *shapes)
 
 
-def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | None:
+def blocks(e: Edge, shapes: Shapes) -> Indexed | None:
     """Returns a partial that moves numbers, with an entry at each place that may be reached.
 
     Places without an entry are masked, as their zeros could meet infinity.
@@ -454,7 +430,7 @@ def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | No
     return None if x is None else replace(x, mask=both(x.mask, x.stored() != 0))
 
 
-def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | None:
+def one_hot(e: Edge, shapes: Shapes) -> Entries | None:
     """Returns a partial between an array and one of its elements, as one entry."""
     if e.values is None or e.values.size != prod(shapes[0]) * prod(shapes[1]):
         return None

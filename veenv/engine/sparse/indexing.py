@@ -29,7 +29,7 @@ from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sparse.partials import Around, Move, index_arrays
 from veenv.engine.sparse.pattern import num_meetings, placed
-from veenv.engine.sparse.summands import entry_shape, term
+from veenv.engine.sparse.summands import term
 from veenv.engine.sums import Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
@@ -84,18 +84,17 @@ def eliminate_sparse(
     lin: Linearisation,
     parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Iterable[int],
+    around: Around,
     calls: Sequence[Call] = (),
     symmetric: SymmetricBlocks | None = None,
-    around: Around | None = None,
 ) -> Elimination:
     """Eliminates under the policy `Sparse`, exact through known gathers, scatters and reshapes.
 
-    Nothing is counted. `symmetric`: the blocks of a symmetric Jacobian to leave out. `around`: the
-    context of the program.
+    Nothing is counted. `around`: the context of the program. `symmetric`: the blocks of a symmetric
+    Jacobian to leave out.
     """
     symmetric = SymmetricBlocks() if symmetric is None or calls else symmetric
     order = tuple(order)
-    around = around or Around.of_whole(lin)
     for blocks in () if calls else (False, True):
         index_matrices = index_arrays(lin, parallel, replace(around, blocks=blocks))
         if not index_matrices:
@@ -112,18 +111,14 @@ def _eliminate(
     order: Sequence[int],
     index_matrices: Mapping[Move, Matrix],
     symmetric: SymmetricBlocks,
-) -> dict[Pair, sums.Terms | Matrix]:
+) -> dict[Pair, Terms | Matrix]:
     graph = lin.graph
     waiting = {node for pair, _ in index_matrices for node in pair}
     plain: dict[Pair, list[Edge]] = {}
     for pair, several in parallel.items():
-        rest = [
-            e
-            for n, e in enumerate(several)
-            if (pair, n) not in index_matrices and isinstance(e, Edge)
-        ]
-        if rest:
-            plain[pair] = rest
+        for n, e in enumerate(several):
+            if (pair, n) not in index_matrices and isinstance(e, Edge):
+                plain.setdefault(pair, []).append(e)
     policy = Sparse()
     gathered = ((u, v, policy.gather(s)) for (u, v), s in plain.items())
     first = Tableau(graph.num_nodes, gathered, symmetric.omitted)
@@ -145,7 +140,7 @@ def _eliminate(
     later_nodes = [node for node in nodes if node in waiting]
     for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
         second.eliminate(node, _multiply, _add, keep=node in outputs)
-    result: dict[Pair, sums.Terms | Matrix] = dict(done)
+    result: dict[Pair, Terms | Matrix] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             structured_terms = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
@@ -191,15 +186,15 @@ class _Placed:
 
 def _split(
     lin: Linearisation,
-    left: Mapping[Pair, sums.Terms | Indexed],
+    left: Mapping[Pair, Terms | Indexed],
     waiting: Container[int],
     symmetric: SymmetricBlocks,
-) -> tuple[dict[Pair, list[Matrix]], dict[Pair, sums.Terms | Indexed]]:
+) -> tuple[dict[Pair, list[Matrix]], dict[Pair, Terms | Indexed]]:
     """Separates the edges that are multiplied further, as entries, from those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
     unfinished = {v for (u, v) in left if u in waiting}
     later: dict[Pair, list[Matrix]] = {}
-    done: dict[Pair, sums.Terms | Indexed] = {}
+    done: dict[Pair, Terms | Indexed] = {}
     for (u, v), terms in left.items():
         further = v in waiting or ((u, v) in symmetric.triangles and v in unfinished)
         if u in inputs and v in outputs and not further:
@@ -209,30 +204,23 @@ def _split(
     return later, done
 
 
-def _converted(
-    lin: Linearisation, pair: tuple[int, int], terms: sums.Terms | Indexed
-) -> list[Matrix]:
+def _converted(lin: Linearisation, pair: Pair, terms: Terms | Indexed) -> list[Matrix]:
     """Returns the terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(terms, Indexed):
         pattern = terms.pattern.reshaped(out_shape, in_shape)
-        return [
-            terms
-            if pattern is terms.pattern
-            else replace(terms, pattern=pattern, source=terms.values)
-        ]
+        same = pattern is terms.pattern
+        return [terms if same else replace(terms, pattern=pattern, source=terms.values)]
     return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(terms))]
 
 
-def as_one(
-    terms: sums.Terms | Matrix, out_shape: Sequence[int], in_shape: Sequence[int]
-) -> Edge | Matrix:
+def as_one(terms: Terms | Matrix, *shapes: Sequence[int]) -> Edge | Matrix:
     """Returns the terms of an edge as one edge of the algebra, or as entries."""
     if isinstance(terms, (Indexed, Entries)):
         return terms
     if len(terms) > 1 and sum(map(sums.num_entries, terms)) <= limits.TABLE:
         several = sums.evaluated(terms)
-        return entries.total([entries.of_edge(e, out_shape, in_shape) for e in several])
+        return entries.total([entries.of_edge(e, *shapes) for e in several])
     return reduce(edge.add, terms)
 
 
@@ -273,7 +261,7 @@ def _multiply(post: _Placed, pre: _Placed) -> _Placed:
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
     """Returns an edge as entries; raises `_TooMany` for large ones."""
-    if prod(entry_shape(e.structure)) > limits.TABLE:
+    if prod(edge.entrywise(e.structure).value_shape) > limits.TABLE:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))
@@ -312,7 +300,7 @@ class Sparse:
         if isinstance(a, Indexed) or isinstance(b, Indexed):
             left, right = _as_entries(a), _as_entries(b)
             if left is not None and right is not None:
-                return entries.add(left, right)
+                return entries.total_known([left, right])
             a, b = structured(a), structured(b)
         return merged_terms([*a, *b])
 
@@ -342,10 +330,8 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape
-    left, right = (
-        entries.known_of_edge(p, out_shape, between),
-        entries.known_of_edge(q, between, in_shape),
-    )
+    left = entries.known_of_edge(p, out_shape, between)
+    right = entries.known_of_edge(q, between, in_shape)
     if left is None or right is None or not entries.is_light(left, right):
         return product
     thin = num_meetings(left.pattern, right.pattern) <= limits.MOSTLY * stored

@@ -28,7 +28,7 @@ from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.dependence import dependent_places
-from veenv.engine.sparse.entries import Indexed, Matrix
+from veenv.engine.sparse.entries import Indexed, Matrix, Shapes
 from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.engine.sums import num_entries
 from veenv.graph.equations import Equation
@@ -113,21 +113,20 @@ def _move(
     near: bool,
 ) -> Matrix | None:
     """Returns a partial as an index array, else None; `near`: it is multiplied by others anyway."""
-    s, known, passes = e.structure, around.known, around.passes
+    s, known = e.structure, around.known
     name = equation.primitive.name
-    out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
+    shapes = lin.graph.shapes[elemental.target], lin.graph.shapes[elemental.source]
     ways = _ways(lin, equation, elemental)
-    empty = prod(out_shape) == 0 or prod(in_shape) == 0
-    if empty or ways is None or e.sign < 0:
+    if 0 in map(prod, shapes) or ways is None or e.sign < 0:
         return None
     if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
-        return _complex_move(equation, ways, e, (out_shape, in_shape), known, passes)
+        return _complex_move(equation, ways, e, shapes, around)
     result, operand = ways
     if (of_part := getattr(equation.primitive, "entries", None)) is not None:  # a batched region
         return of_part(result, operand, e)
     if facts(name).selects:
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
-        return None if chosen is None else entries.selected(chosen, in_shape, e.dtype)
+        return None if chosen is None else entries.selected(chosen, shapes[1], e.dtype)
     if isinstance(e.link, Selection):
         return None
     if name == "pad" and operand == 1:
@@ -136,43 +135,35 @@ def _move(
         most = 1 if near and facts(name).multiplies else limits.MOSTLY
         return _thin_product(equation, operand, e, known, most)
     if facts(name).form == "sort" and s.unit:
-        return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
+        return _computed(e, shapes, blocks=around.blocks, adds=False)
     if facts(name).form == "convolution" and operand == 0:
         known_kernel = convolution(equation, known(equation.inputs[1]), e.dtype)
-        return known_kernel or supported(equation, ways, e, known, passes)
+        return known_kernel or supported(equation, ways, e, around)
     if s.link is Link.OPERATOR:
-        evaluated = supported(equation, ways, e, known, passes)
+        evaluated = supported(equation, ways, e, around)
         if evaluated is not None:
             return evaluated
-    return _index_map(equation, operand, e, (out_shape, in_shape), known, blocks=around.blocks)
+    return _index_map(equation, operand, e, shapes, around)
 
 
 def _index_map(
-    equation: Equation,
-    operand: int,
-    e: Edge,
-    shapes: tuple[Sequence[int], Sequence[int]],
-    known: Known,
-    *,
-    blocks: bool,
+    equation: Equation, operand: int, e: Edge, shapes: Shapes, around: Around
 ) -> Matrix | None:
     """Returns the matrix of a gather or scatter; None of others."""
-    name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
-    added, index_array = adds(name) and operand == 2, sources_in(equation, operand, known)
+    name, s = equation.primitive.name, e.structure
+    added, index_array = adds(name) and operand == 2, sources_in(equation, operand, around.known)
     if index_array is not None:
         return entries.index_map(index_array, shapes, e.dtype, adds=added)
     if takes(name):
         if s.unit:
-            return _computed(e, shapes, blocks=blocks, adds=added)
-        single = 1 in (prod(out_shape), prod(in_shape)) and e.link is None
+            return _computed(e, shapes, blocks=around.blocks, adds=added)
+        single = 1 in map(prod, shapes) and e.link is None
         return entries.one_hot(e, shapes) if single else None
     selects = s.unit and s.link is Link.SELECTION
-    return entries.known_of_edge(e, out_shape, in_shape) if selects else None
+    return entries.known_of_edge(e, *shapes) if selects else None
 
 
-def _computed(
-    e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, blocks: bool, adds: bool
-) -> Matrix | None:
+def _computed(e: Edge, shapes: Shapes, *, blocks: bool, adds: bool) -> Matrix | None:
     """Returns moves to computed places as entries; `blocks`: at all places that are possible."""
     masked = entries.blocks(e, shapes) if blocks and num_entries(e) <= _LISTED else None
     return masked or entries.computed_map(e, shapes, adds=adds)
@@ -198,18 +189,13 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
 
 
 def _complex_move(
-    equation: Equation,
-    ways: tuple[int, int],
-    e: Edge,
-    shapes: Sequence[Sequence[int]],
-    known: Known,
-    passes: int,
+    equation: Equation, ways: tuple[int, int], e: Edge, shapes: Shapes, around: Around
 ) -> Indexed | None:
     """Returns a partial of complex variables as entries; None where they are not known.
 
     `shapes` have an axis of real and imaginary parts where variables are complex.
     """
-    name, (result, operand), (out_shape, in_shape) = equation.primitive.name, ways, shapes
+    name, (result, operand), known = equation.primitive.name, ways, around.known
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
     if alike and facts(name).multiplies:
         return _turned(equation, operand, e, shapes, known)
@@ -222,13 +208,13 @@ def _complex_move(
         both = np.where(index_array[..., None] < 0, -1, 2 * index_array[..., None] + np.arange(2))
         return entries.index_map(both, shapes, e.dtype, adds=adds(name) and operand == 2)
     if e.structure.link is Link.OPERATOR:
-        return supported(equation, ways, e, known, passes, realify=True)
+        return supported(equation, ways, e, around, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION
-    return entries.known_of_edge(e, out_shape, in_shape) if selects else None
+    return entries.known_of_edge(e, *shapes) if selects else None
 
 
 def _turned(
-    equation: Equation, operand: int, e: Edge, shapes: Sequence[Sequence[int]], known: Known
+    equation: Equation, operand: int, e: Edge, shapes: Shapes, known: Known
 ) -> Indexed | None:
     """Multiplies by a known complex factor, whose zero parts are left out."""
     factor, shape = known(equation.inputs[1 - operand]), equation.out_avals[0].shape
@@ -321,22 +307,17 @@ def _only_adds(name: str) -> bool:
 
 
 def supported(
-    equation: Equation,
-    ways: tuple[int, int],
-    e: Edge,
-    known: Known,
-    passes: int,
-    *,
-    realify: bool = False,
+    equation: Equation, ways: tuple[int, int], e: Edge, around: Around, *, realify: bool = False
 ) -> Indexed | None:
     """Returns a partial as entries where it can have any; None if unknown or too many.
 
     An expensive operator is evaluated only if it takes no more passes than the whole program's
     modes.
     """
-    result, operand = ways
+    (result, operand), passes = ways, around.passes
     form = facts(equation.primitive.name).form
-    places = (dependent_places if form == "loop" else operator_pattern)(equation, ways, known)
+    listed = dependent_places if form == "loop" else operator_pattern
+    places = listed(equation, ways, around.known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
     if places is not None and realify:

@@ -182,18 +182,10 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
 
 def gathered(numbers: Array, at: np.ndarray) -> Array:
     """Gathers ``numbers[at]`` for indices in bounds; one gather, no arithmetic on indices."""
-    rest = numbers.shape[1:]
-    return lax.gather(
-        numbers,
-        at.astype(np.int32)[..., None],
-        lax.GatherDimensionNumbers(
-            offset_dims=tuple(range(at.ndim, at.ndim + len(rest))),
-            collapsed_slice_dims=(0,),
-            start_index_map=(0,),
-        ),
-        slice_sizes=(1, *rest),
-        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
-    )
+    indices, rest = at.astype(np.int32)[..., None], numbers.shape[1:]
+    windows = tuple(range(at.ndim, at.ndim + len(rest)))
+    axes = lax.GatherDimensionNumbers(windows, collapsed_slice_dims=(0,), start_index_map=(0,))
+    return lax.gather(numbers, indices, axes, (1, *rest), mode="promise_in_bounds")
 
 
 def collected(
@@ -224,12 +216,8 @@ def collected(
     keys = keys[order]
     first = np.concatenate([[True], keys[1:] != keys[:-1]]) if len(keys) else keys.astype(bool)
     unique = keys[first]
-    pattern = Pattern(
-        tuple(out_shape),
-        tuple(in_shape),
-        (unique // max(width, 1)).astype(np.int32),
-        (unique % max(width, 1)).astype(np.int32),
-    )
+    places = (x.astype(np.int32) for x in np.divmod(unique, max(width, 1)))
+    pattern = Pattern(tuple(out_shape), tuple(in_shape), *places)
     return pattern, collection(order, np.cumsum(first) - 1, len(unique), total)
 
 

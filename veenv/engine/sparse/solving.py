@@ -67,19 +67,14 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
     if how == "diagonal":
         return b / jnp.zeros(n, b.dtype).at[p.rows].set(values)
     if how == "tridiagonal":
-        lower, main, upper = (_band(p, values, k) for k in (-1, 0, 1))
+        lower, main, upper = (band(p, values, k) for k in (-1, 0, 1))
         return lax.linalg.tridiagonal_solve(lower, main, upper, b[:, None])[:, 0]
     if how == "block-diagonal":
         return jnp.linalg.solve(blocks(p, values, size), b.reshape(-1, size, 1)).reshape(-1)
     shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
-    on_host = _banded if how == "banded" else _sparse
-    return jax.pure_callback(
-        lambda v, b: on_host(p, np.asarray(v), np.asarray(b)),
-        shape,
-        values,
-        b,
-        vmap_method="sequential",
-    )
+    solver = _banded if how == "banded" else _sparse
+    on_host = lambda v, b: solver(p, np.asarray(v), np.asarray(b))  # noqa: E731
+    return jax.pure_callback(on_host, shape, values, b, vmap_method="sequential")
 
 
 def blocks(p: Pattern, values: Array, size: int) -> Array:
@@ -88,7 +83,7 @@ def blocks(p: Pattern, values: Array, size: int) -> Array:
     return zeros.at[p.rows // size, p.rows % size, p.cols % size].set(values)
 
 
-def _band(p: Pattern, values: Array, offset: int) -> Array:
+def band(p: Pattern, values: Array, offset: int) -> Array:
     """Returns the entries of one diagonal, at the numbers of their rows."""
     at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
     return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])

@@ -14,12 +14,21 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat, limits
-from veenv.engine.edge import Edge, link_on_out, respread_entries
+from veenv.engine.edge import (
+    Edge,
+    align,
+    entrywise,
+    link_on_out,
+    respread_entries,
+    stored_values,
+    todense,
+)
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
+from veenv.rules.indexmap import numbered
 from veenv.structure import structure as algebra
 from veenv.structure.product import labels_of
-from veenv.structure.structure import FREE, Link, Structure
+from veenv.structure.structure import FREE, Structure
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +59,7 @@ class Term:
     @property
     def nse(self) -> int:
         """Number of entries."""
-        return prod(entry_shape(self.structure))
+        return prod(entrywise(self.structure).value_shape)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -81,6 +90,10 @@ class Term:
         """Returns the term times a number."""
         s = self.structure
         return replace(self, values=self.values * factor, structure=replace(s, unit=False))
+
+    def dense(self, dtype: Any) -> Array:
+        """Returns the dense array, without axes of size one."""
+        return todense(self.edge(), self.structure.out_shape, self.structure.in_shape, dtype)
 
     def entries(self) -> Array:
         """Returns the value of every entry, repeated at every place, in one axis."""
@@ -141,23 +154,19 @@ def term(e: Edge) -> Term:
       >>> float(term(minus).values)
       -1.0
     """
-    s = e.structure
-    values = jnp.ones((), e.dtype) if e.values is None else e.values
-    partners = places = None
-    if isinstance(e.link, Selection):
-        places = e.link.places
-    elif e.link is not None:
-        on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
-        large = e.link.in_shape if on_out else e.link.out_shape
-        partner_columns = columns(e.link if on_out else e.link.T)
-        if partner_columns is not None:
-            return Term(-values if e.sign < 0 else values, partner_columns, s)
+    if e.link is None or isinstance(e.link, Selection):
+        return Term(stored_values(e), None, e.structure, e.link and e.link.places)
+    on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
+    large = e.link.in_shape if on_out else e.link.out_shape
+    partners: Any = columns(e.link if on_out else e.link.T)
+    if partners is None:
         move = e.link.apply if on_out else e.link.transpose
         with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
-            dtype = jnp.float64 if _wide(large) else jnp.float32
+            # float32 cannot tell larger numbers apart
+            dtype = jnp.float64 if prod(large) >= 2**24 else jnp.float32
             numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
             partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
-    return Term(-values if e.sign < 0 else values, partners, s, places)
+    return Term(stored_values(e), partners, e.structure)
 
 
 def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -172,62 +181,37 @@ def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 def numbered_entries(s: Structure) -> np.ndarray:
     """Returns, for every entry in `Term.entries`' order, the flat index of its value."""
-    labels, shape = labels_of(s), s.value_shape
-    numbers, every = np.arange(prod(shape)).reshape(shape), []
-    for k in range(len(s.out_shape)):
-        every += [] if k in s.link_out else [("out", k)]
-    every += [("link", 0)] if s.link is not Link.NONE else []
-    every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
-    stored = [a for a in every if a in labels]
-    numbers = numbers.transpose([labels.index(a) for a in stored])
-    sizes = dict(zip(labels, shape, strict=True))
-    numbers = numbers.reshape([sizes.get(a, 1) for a in every])
-    return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
-
-
-def _wide(shape: Sequence[int]) -> bool:
-    """Returns whether float32 cannot tell the indices apart."""
-    return prod(shape) >= 2**24
-
-
-def entry_shape(s: Structure) -> list[int]:
-    """Returns the sizes along which a term has entries: out axes, link, in axes; pairs once."""
-    sizes = [n for k, n in enumerate(s.out_shape) if k not in s.link_out]
-    sizes += [s.link_size] if s.link is not Link.NONE else []
-    return sizes + [n for j, n in enumerate(s.in_shape) if j not in s.pairs and j not in s.link_in]
+    every, numbers = entrywise(s), numbered(s.value_shape)
+    of_axes: Any = align(numbers, labels_of(s), labels_of(every))
+    return np.broadcast_to(of_axes, every.value_shape).reshape(-1)
 
 
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     """Returns flat out and in index of each entry, by NumPy or its like; -1 for none."""
-    shape = entry_shape(s)
+    every = entrywise(s)
     out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
-    rows = cols = xp.zeros(shape, np.int32)
-    axis = 0
+    rows = cols = xp.zeros(every.value_shape, np.int32)
+    there: Any = None
 
-    def along(numbers: Any) -> Any:
-        ones = [1] * (len(shape) - 1)
+    def along(axis: int, numbers: Any) -> Any:
+        ones = [1] * (rows.ndim - 1)
         return xp.asarray(numbers, np.int32).reshape([*ones[:axis], -1, *ones[axis:]])
 
-    for k, n in enumerate(s.out_shape):
-        if k not in s.link_out:
-            rows = rows + along(np.arange(n) * out_strides[k])
+    for axis, (side, k) in enumerate(labels_of(every)):
+        if side == "out":
+            rows = rows + along(axis, np.arange(s.out_shape[k]) * out_strides[k])
             if s.pairs[k] != FREE:
-                cols = cols + along(np.arange(n) * in_strides[s.pairs[k]])
-            axis += 1
-    there: Any = None
-    if s.link is not Link.NONE:
-        offsets = _offsets(s.out_shape, s.link_out), _offsets(s.in_shape, s.link_in)
-        on_out = link_on_out(s)
-        near, far = offsets if on_out else offsets[::-1]
-        there = along(partners) >= 0
-        far = along(xp.asarray(far)[xp.maximum(partners, 0)])
-        rows = rows + (along(near) if on_out else far)
-        cols = cols + (far if on_out else along(near))
-        axis += 1
-    for j, n in enumerate(s.in_shape):
-        if j not in s.pairs and j not in s.link_in:
-            cols = cols + along(np.arange(n) * in_strides[j])
-            axis += 1
+                cols = cols + along(axis, np.arange(s.out_shape[k]) * in_strides[s.pairs[k]])
+        elif side == "in":
+            cols = cols + along(axis, np.arange(s.in_shape[k]) * in_strides[k])
+        else:
+            offsets = offsets_of(s.out_shape, s.link_out), offsets_of(s.in_shape, s.link_in)
+            on_out = link_on_out(s)
+            near, far = offsets if on_out else offsets[::-1]
+            there = along(axis, partners) >= 0
+            far = along(axis, xp.asarray(far)[xp.maximum(partners, 0)])
+            rows = rows + (along(axis, near) if on_out else far)
+            cols = cols + (far if on_out else along(axis, near))
     if there is not None:
         rows, cols = xp.where(there, rows, -1), xp.where(there, cols, -1)
     return rows.reshape(-1), cols.reshape(-1)
@@ -238,7 +222,7 @@ def strides_of(shape: Sequence[int]) -> list[int]:
     return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
-def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+def offsets_of(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """Returns the flat index of each index along some axes."""
     strides = strides_of(shape)
     total = np.zeros(1, np.int32)
@@ -261,14 +245,11 @@ def layout_of(
 
 def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.ndarray:
     """Returns the values of a tensor's pattern, by NumPy, outside of jit and without batch."""
-    entries = [
-        np.asarray(t.values).reshape(-1)[numbered_entries(t.structure)]
-        if isinstance(t, Term)
-        else t.values
-        for t in terms
-    ]
-    numbers = np.concatenate([np.zeros(0, dtype), *(np.asarray(e, dtype) for e in entries)])
-    return collect.on_host(numbers)
+    numbers = [np.zeros(0, dtype)]
+    for t in terms:
+        values = np.asarray(t.values, dtype).reshape(-1)
+        numbers.append(values[numbered_entries(t.structure)] if isinstance(t, Term) else values)
+    return collect.on_host(np.concatenate(numbers))
 
 
 @lru_cache(maxsize=limits.KEPT)
@@ -280,10 +261,8 @@ def _layout(
 
 
 def _collected(
-    places: Sequence[tuple[np.ndarray, np.ndarray]],
-    out_shape: tuple[int, ...],
-    in_shape: tuple[int, ...],
+    places: Sequence[tuple[np.ndarray, np.ndarray]], *shapes: tuple[int, ...]
 ) -> tuple[Pattern, Collection]:
     none = np.zeros(0, np.int32)
     rows, cols = (np.concatenate([none, *(f[k] for f in places)]) for k in (0, 1))
-    return collected(rows, cols, out_shape, in_shape)
+    return collected(rows, cols, *shapes)

@@ -200,10 +200,8 @@ class SparseTensor:
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             structured = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            transposed = [t.T for t in j.terms if isinstance(t, Entries)]
-            return replace(
-                structured, terms=(*structured.terms, *transposed), weak_type=j.weak_type
-            )
+            terms = (*structured.terms, *(t.T for t in j.terms if isinstance(t, Entries)))
+            return replace(structured, terms=terms, weak_type=j.weak_type)
 
         return self.each(transpose)
 
@@ -388,26 +386,24 @@ def _bcoo(j: SparseTensor) -> Any:
     """Returns a tensor without batch as a BCOO; zeros at place zero for entries without a place."""
     from jax.experimental import sparse
 
-    shape, known = j.out_shape + j.in_shape, j._layout is not None
+    known = j._layout is not None
     xp: Any = np if known else jnp
     if known:
-        parts = [(j.pattern.rows, j.pattern.cols, j.values())]
+        rows, cols, data = j.pattern.rows, j.pattern.cols, j.values()
     else:
-        places = [(*t.traced_coordinates(), t.entries()) for t in j.terms]
-        parts = [(r, c, jnp.where(r >= 0, x.astype(j.dtype), 0)) for r, c, x in places]
-    data, indices = [], []
-    for rows, cols, values in parts:
-        columns = [
-            column
-            for flat, side in ((rows, j.out_shape), (cols, j.in_shape))
-            for column in (xp.unravel_index(xp.maximum(flat, 0), side) if side else ())
-        ]
-        none = np.zeros((len(values), 0))
-        indices.append(jnp.asarray(xp.stack(columns, axis=-1) if columns else none, jnp.int32))
-        data.append(values)
+        places = [t.traced_coordinates() for t in j.terms]
+        rows, cols = map(jnp.concatenate, zip(*places, strict=True))
+        values = jnp.concatenate([t.entries().astype(j.dtype) for t in j.terms])
+        data = jnp.where(rows >= 0, values, 0)
+    columns = [
+        column
+        for flat, side in ((rows, j.out_shape), (cols, j.in_shape))
+        for column in (xp.unravel_index(xp.maximum(flat, 0), side) if side else ())
+    ]
+    indices = xp.stack(columns, axis=-1) if columns else np.zeros((len(data), 0))
     return sparse.BCOO(
-        (jnp.concatenate(data), jnp.concatenate(indices)),
-        shape=shape,
+        (data, jnp.asarray(indices, jnp.int32)),
+        shape=j.out_shape + j.in_shape,
         indices_sorted=known,
         unique_indices=known,
     )
@@ -458,14 +454,7 @@ def _dense(j: SparseTensor) -> Array:
     """Returns the tensor, without batch, as a dense array."""
     if not j.terms:
         return jnp.zeros(j.shape, j.dtype)
-    shape = j.out_shape + j.in_shape
-    terms = [
-        t.dense(j.dtype).reshape(shape)
-        if isinstance(t, Entries)
-        else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
-        for t in j.terms
-    ]
-    return reduce(jnp.add, terms)
+    return reduce(jnp.add, [t.dense(j.dtype).reshape(j.out_shape + j.in_shape) for t in j.terms])
 
 
 def _times(j: SparseTensor, x: Array) -> Array:
