@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.engine.test_edge import in_float64, shut_out, some_shapes, with_values
+from tests.engine.test_edge import shut_out, some_shapes, tensor_of, with_values
 from tests.oracles import by_numpy
 from tests.oracles.by_numpy import run
 from tests.oracles.structures import (
@@ -40,15 +40,14 @@ def random_edges(rng, out, inn, several):
 def whole(e):
     """The dense tensor of an edge or a sum."""
     formed = sums.formed(e)
-    s = formed.structure
-    assert s == e.structure
+    assert formed.structure == e.structure
     if formed.values is not None:
-        assert formed.values.shape == s.value_shape
-    return edge.todense(formed, s.out_shape, s.in_shape, jnp.float64)
+        assert formed.values.shape == e.structure.value_shape
+    return tensor_of(formed)
 
 
+@pytest.mark.usefixtures("x64")
 @on_seeds(60, 1000)
-@in_float64
 def test_products_and_sums_of_sums_equal_dense_ones(seed):
     """As one edge, as terms that are merged, and as terms that are stored apart."""
     rng = np.random.default_rng(seed)
@@ -94,8 +93,8 @@ def test_entries_are_counted_as_the_dense_tensor_has_them(seed):
     assert found == np.count_nonzero(dense_meaning(s, None, matrix))
 
 
+@pytest.mark.usefixtures("x64")
 @on_seeds(12, 300)
-@in_float64
 def test_terms_of_one_operator_are_merged(seed):
     """Also where values lie along other axes, and where a select has shut some of them out."""
     rng = np.random.default_rng(seed)
