@@ -239,14 +239,12 @@ def test_counts_are_those_of_the_emitted_program(name):
 @given(seed=st.integers(0, 100_000))
 @settings(max_examples=few(3, of=100))
 def test_random_masked_programs(seed):
-    with jax.enable_x64(True):
-        fun, x = random_masked_program(seed)
-        assert compare(fun, x) > 0
+    fun, x = random_masked_program(seed)
+    assert compare(fun, x) > 0
 
 
 @on_seeds(1, 60)
 def test_random_masked_programs_at_infinite_points(seed):
-    with jax.enable_x64(True):
-        fun, x = random_masked_program(seed)
-        rng = np.random.default_rng(seed)
-        compare(fun, np.where(rng.random(3) < 0.4, rng.choice([np.inf, -np.inf, np.nan], 3), x))
+    fun, x = random_masked_program(seed)
+    rng = np.random.default_rng(seed)
+    compare(fun, np.where(rng.random(3) < 0.4, rng.choice([np.inf, -np.inf, np.nan], 3), x))
