@@ -20,8 +20,7 @@ from veenv.kernel.cpu import kernel_registry
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     yield
-    primitive.forget()
-    jax.clear_caches()
+    forget_all()
 
 
 def kernel(k: float):
@@ -33,28 +32,29 @@ def settled() -> int:
     return kernel_registry.alive()
 
 
-def test_code_goes_when_its_programs_go():
+def forget_all() -> int:
+    """Forgets what this process has compiled; the number of kernels that are in use anyway."""
     primitive.forget()
     jax.clear_caches()
-    before = settled()
+    return settled()
+
+
+def test_code_goes_when_its_programs_go():
+    before = forget_all()
     x = np.linspace(0, 1, 20, dtype="f4")
     functions = [kernel(k + 0.5) for k in range(6)]
     for function in functions:
         function(x)
     assert settled() == before + 6
     del functions, function
-    primitive.forget()
-    jax.clear_caches()
-    assert settled() == before
+    assert forget_all() == before
 
 
 def test_an_executable_keeps_its_code_without_its_caches():
     x = np.linspace(0, 1, 20, dtype="f4")
     compiled = kernel(7.25).lower(x).compile()
     expected = np.asarray(compiled(x))
-    primitive.forget()
-    jax.clear_caches()
-    assert settled() >= 1
+    assert forget_all() >= 1
     for k in range(4):  # would take over a freed entry
         kernel(k + 100.5)(x)
     np.testing.assert_array_equal(compiled(x), expected)
@@ -63,9 +63,7 @@ def test_an_executable_keeps_its_code_without_its_caches():
 def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
     x = np.linspace(0, 1, 20, dtype="f4")
     lowered = kernel(9.75).lower(x)
-    primitive.forget()
-    jax.clear_caches()
-    settled()
+    forget_all()
     for k in range(4):
         kernel(k + 200.5)(x)
     expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(x)

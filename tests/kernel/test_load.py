@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -87,16 +88,8 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
 
     monkeypatch.setattr(codegen, "objects", together)
     programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
-    found = [None] * 4
-
-    def take(number):
-        found[number] = kernel_registry.kernel(programs[number], 64)
-
-    threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda program: kernel_registry.kernel(program, 64), programs)]
     assert len(count) == 2
     assert found[0] is found[2] is not found[1]
     assert found[1] is found[3]
