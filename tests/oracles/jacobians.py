@@ -49,6 +49,26 @@ def sparse_beside_dense(
     return found, np.asarray(expected)
 
 
+def check_sparse(
+    fun: Any, *args: Any, stored: int | None = None, rtol: float = 1e-12, atol: float = 1e-12,
+    **options: Any,
+) -> tuple[veenv.SparseTensor, np.ndarray]:  # fmt: skip
+    """Asserts that `sparse_beside_dense`, which it returns, are equal, and how much is stored.
+
+    Args:
+      fun: the function.
+      args: its arguments.
+      stored: number of stored entries; of None as many as are not zero.
+      rtol: relative tolerance.
+      atol: absolute tolerance.
+      options: those of `sparse_beside_dense`.
+    """
+    found, expected = sparse_beside_dense(fun, *args, **options)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol, atol)
+    assert found.nse == (np.count_nonzero(expected) if stored is None else stored)
+    return found, expected
+
+
 def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:
     """Forward, reverse, Markowitz and seeded random orders, each distinct one once.
 

@@ -13,7 +13,7 @@ from jax.experimental import sparse as jax_sparse
 from jax.scipy.ndimage import map_coordinates
 
 import veenv
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.oracles.jacobians import check_sparse, quick_jit
 from tests.sampling import spared
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -28,9 +28,7 @@ def there(fun, x, mode=jax.jacfwd) -> np.ndarray:
 
 
 def check(fun, x, stored: int | None = None):
-    found, expected = sparse_beside_dense(fun, x, oracle=jax.jacfwd)
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-12)
-    assert found.nse == (there(fun, x).sum() if stored is None else stored)
+    check_sparse(fun, x, oracle=jax.jacfwd, stored=stored or there(fun, x).sum())
 
 
 def matrix() -> np.ndarray:

@@ -17,11 +17,10 @@ from scripts.benchmarks.functions.writings import (
     turn_of,
     writings,
 )
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.engine.sparse.test_points import equations_of
+from tests.oracles.jacobians import check_sparse, quick_jit, sparse_beside_dense
 from tests.sampling import spared
 from veenv.engine.repeated import batched_region
-from veenv.engine.repeated.outlining import outline_regions
-from veenv.graph.program import trace
 from veenv.rules import walk
 
 pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.kernels]
@@ -59,19 +58,11 @@ def by_inner_axes(f, *args):
     return jax.vmap(f, in_axes=-1, out_axes=-1)(*(jnp.asarray(x).T for x in args)).T
 
 
-def equations_of(fun, x):
-    """The names of a function's equations, with what is the same at each point as one."""
-    program = trace(fun, (jnp.asarray(x),))
-    return [e.primitive.name for e in outline_regions(program, lambda fun, argnums: fun).equations]
-
-
 def check(fun, x, *, most: int, blocks: int):
     """Values and stored entries are true, parts are found, and the traced program is short."""
     flat = lambda x: fun(x).ravel()  # noqa: E731
     jacobian = veenv.jacve(flat, sparse_representation=True)
-    found, expected = sparse_beside_dense(flat, x, oracle=jax.jacfwd)
-    np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
-    assert found.nse == np.count_nonzero(expected)
+    check_sparse(flat, x, oracle=jax.jacfwd, rtol=1e-9, atol=1e-11)
     assert equations_of(flat, x).count(batched_region.NAME) == blocks
     jaxpr = jax.make_jaxpr(jacobian)(jnp.asarray(x))
     moved = walk.dependent(jaxpr, jaxpr.jaxpr.invars)
