@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import jax
-import numpy as np
 import pytest
 
 import veenv
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
-from tests.oracles.jacobians import orders, quick_jit
+from tests.oracles.jacobians import assert_same, orders, quick_jit
 from veenv.kernel.scalar_program import CannotFuseError
 
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
@@ -43,13 +42,10 @@ def assert_as_oracle(case: Case, order: object) -> None:
     except CannotFuseError as error:
         pytest.skip(str(error))
     expected = quick_jit(case.oracle(case.fun, case.argnums))(*case.args)
-    leaves, oracle = jax.tree.leaves(got), jax.tree.leaves(expected)
+
     of_single = case.tol if case.tol >= HALF else min(case.tol, SINGLE)
     tol = TOLERANCE if case.tol <= 1e-9 else of_single
-    for a, b in zip(leaves, oracle, strict=True):
-        assert a.shape == b.shape
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+    assert_same(jax.tree.leaves(got), jax.tree.leaves(expected), tol)
 
 
 @pytest.mark.usefixtures("x64")

@@ -81,9 +81,7 @@ def test_windows_of_other_numbers_and_functions():
     got, wanted = quick_jit(
         lambda x: tuple([of(f)(x) for f in functions] for of in (veenv.fuse, jax.jit))
     )(x)
-    for a, b in zip(*map(jax.tree.leaves, (got, wanted)), strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert_same(got, wanted, 1e-12, atol=0)
 
 
 def test_what_is_too_large_or_has_no_form_is_named():

@@ -15,8 +15,13 @@ quick_jit = evaluated
 """`jax.jit` for programs that run once, as most of the tests: they are not compiled."""
 
 
-def assert_same(got: Any, expected: Any, tol: float = 1e-9, named: str = "") -> None:
-    """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf."""
+def assert_same(
+    got: Any, expected: Any, tol: float = 1e-9, named: str = "", atol: float | None = None
+) -> None:
+    """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf.
+
+    `tol` is the absolute tolerance, too, unless `atol` is given.
+    """
     assert jax.tree.structure(got) == jax.tree.structure(expected), named
     for (path, a), b in zip(
         jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(expected), strict=True
@@ -24,7 +29,7 @@ def assert_same(got: Any, expected: Any, tol: float = 1e-9, named: str = "") -> 
         where = named + jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), where
         a, b = (np.asarray(v, np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
-        np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
+        np.testing.assert_allclose(a, b, tol, tol if atol is None else atol, err_msg=where)
 
 
 def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: float = 1e-9) -> None:

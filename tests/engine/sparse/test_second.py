@@ -136,9 +136,7 @@ def test_laplacians(fun, x64):
         return jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), hessian)
 
     found, expected = quick_jit(lambda x: (veenv.laplacian(fun)(x), of_hessian(x)))(X)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), found, expected
-    )
+    assert_same(found, expected, 1e-10)
 
 
 def test_laplacians_through_indices_at_run_time(x64):
