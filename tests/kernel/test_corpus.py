@@ -7,11 +7,10 @@ import pytest
 
 import veenv
 from tests.engine.corpus.case import Case
-from tests.engine.corpus.everything import FAMILIES
+from tests.engine.corpus.everything import FAMILIES, parameters
 from tests.oracles.jacobians import assert_same, orders, quick_jit
 from veenv.kernel.scalar_program import CannotFuseError
 
-CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
 TOLERANCE = 1e-10
 SINGLE = 2e-6
 """Of what is computed in float32 on the way, or all along: sixteen of its rounding errors.
@@ -23,17 +22,6 @@ HALF = 2e-2
 """Of what has sixteen bits on the way, where JAX rounds each result."""
 NEVER = {"fft", "sort", "linalg"}
 """Families of which nothing need qualify."""
-
-
-def _parameters(every: int) -> list:
-    return [
-        pytest.param(
-            case,
-            id=f"{family}-{case.name}",
-            marks=[pytest.mark.slow] * (case.slow or i % every > 0),
-        )
-        for i, (family, case) in enumerate(CASES)
-    ]
 
 
 def assert_as_oracle(case: Case, order: object) -> None:
@@ -49,14 +37,14 @@ def assert_as_oracle(case: Case, order: object) -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", _parameters(20))
+@pytest.mark.parametrize("case", parameters(20))
 def test_reverse(case: Case):
     assert_as_oracle(case, "reverse")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", _parameters(1))
+@pytest.mark.parametrize("case", parameters(1))
 def test_random_order(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     assert_as_oracle(case, next(iter(orders(graph, 1, seed=3))))
