@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.processes import said
 from tests.sampling import spared
 from veenv.kernel import primitive
 from veenv.kernel.cpu import kernel_registry
@@ -110,9 +109,7 @@ print("end", flush=True)
 
 @pytest.mark.whole
 def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
-    command = [sys.executable, "-c", AT_EXIT]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "end\n"
+    assert said(AT_EXIT) == "end\n"
 
 
 _IN_A_RING = """
@@ -133,5 +130,4 @@ print("alive")
 @pytest.mark.whole
 def test_code_in_a_ring_of_garbage_is_freed_in_order():
     """A context of LLVM that goes before its code takes the process with it."""
-    ran = subprocess.run([sys.executable, "-c", _IN_A_RING], capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout) == (0, "alive\n"), ran.stderr[-500:]
+    assert said(_IN_A_RING) == "alive\n"

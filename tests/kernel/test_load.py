@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -19,6 +16,7 @@ import pytest
 from jax.experimental import serialize_executable
 
 import veenv
+from tests.processes import said
 from tests.sampling import spared
 from veenv.kernel.building.unrolling import unroll
 from veenv.kernel.cpu import codegen, kernel_registry
@@ -43,18 +41,8 @@ x = np.linspace(0, 1, 20_000, dtype=np.float32)
 """
 
 
-def run(program, *args, **environment):
-    """What a program of a process of its own writes."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", START + program, *map(str, args)],
-        env={**os.environ, **environment},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+def run(program, *args):
+    return said(START + program, *args)
 
 
 def program_of(k):
@@ -230,9 +218,9 @@ print({{str(w.message) for w in caught}})
 """
     text = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text()
     version = re.findall(r"define XLA_FFI_API_M(?:AJ|IN)OR (\d+)", text)
-    said = run(program)
-    assert f"version {version[0]}.{version[1]} of XLA's foreign function interface" in said
-    assert said.rstrip().endswith('(but in 0.99); XLA takes their place"}')
+    warned = run(program)
+    assert f"version {version[0]}.{version[1]} of XLA's foreign function interface" in warned
+    assert warned.rstrip().endswith('(but in 0.99); XLA takes their place"}')
 
 
 DRIVER = Path(kernel_registry.__file__).with_name("driver.c")
