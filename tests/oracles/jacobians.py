@@ -32,11 +32,11 @@ def assert_same(
         np.testing.assert_allclose(a, b, tol, tol if atol is None else atol, err_msg=where)
 
 
-def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: float = 1e-9) -> None:
+def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, **options: Any) -> None:
     """`assert_same` of what each function and its oracle return at a point, in one program."""
     pairs = list(pairs)
     for got, expected in quick_jit(lambda *a: [(f(*a), g(*a)) for f, g in pairs])(*args):
-        assert_same(got, expected, tol)
+        assert_same(got, expected, **options)
 
 
 def dense(tree: Any) -> Any:
