@@ -16,7 +16,7 @@ from jax import lax
 
 import veenv
 from tests.oracles import by_numpy
-from tests.oracles.jacobians import orders, quick_jit
+from tests.oracles.jacobians import orders, quick_jit, together
 from tests.oracles.masked_programs import random_masked_program
 from tests.sampling import few, on_seeds, spared
 from tests.test_invariant import assert_emitted_counts
@@ -139,8 +139,7 @@ def test_second_derivatives_stay_masked(outer):
     def fun(x):
         return safe(jnp.sqrt, x, x > 0)
 
-    oracle = jax.jacfwd(jax.jacrev(fun))
-    found, expected = quick_jit(lambda x: (outer(veenv.jacve(fun))(x), oracle(x)))(X)
+    found, expected = together([outer(veenv.jacve(fun)), jax.jacfwd(jax.jacrev(fun))], X)
     assert np.isfinite(expected).all()
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -223,9 +222,7 @@ def test_entries_that_are_moved_are_masked_by_themselves(name):
     x = np.array([1.9, -0.7, np.inf, np.nan])
     every = itertools.permutations(veenv.make_graph(fun)(x).eliminable)
     found = [veenv.jacve(fun, order) for order in itertools.islice(every, 6)]
-    rev, fwd, *got = quick_jit(
-        lambda x: [jax.jacrev(fun)(x), jax.jacfwd(fun)(x), *(f(x) for f in found)]
-    )(x)
+    rev, fwd, *got = together([jax.jacrev(fun), jax.jacfwd(fun), *found], x)
     sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd)
     for values in got:
         np.testing.assert_allclose(values[sure], rev[sure], atol=1e-12)

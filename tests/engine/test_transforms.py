@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit, together
 from tests.sampling import spared
 from veenv import jacve
 
@@ -40,7 +40,7 @@ POINT = {"data": X, "gain": np.asarray(1.5)}
 def assert_all_same(through, expected, *args):
     """In one program: `through` with `jacve` in every order against `expected`, a function."""
     every = [through(lambda f, order=order: jacve(f, order)) for order in ORDERS]
-    right, *found = quick_jit(lambda *x: [run(*x) for run in (expected, *every)])(*args)
+    right, *found = together([expected, *every], *args)
     for order, got in zip(ORDERS, found, strict=True):
         assert_same(got, right, named=f"order {order}")
 
@@ -153,6 +153,6 @@ def test_first_four_derivatives_on_a_grid(fun, derivatives):
         for _ in range(4):
             one = jacve(one, order)
             nested.append(one)
-    found = quick_jit(lambda x: [jax.vmap(one)(x) for one in nested])(grid)
+    found = together(map(jax.vmap, nested), grid)
     for got, expected in zip(found, 2 * derivatives(grid), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

@@ -32,6 +32,12 @@ def assert_same(
         np.testing.assert_allclose(a, b, tol, tol if atol is None else atol, err_msg=where)
 
 
+def together(functions: Iterable[Any], *args: Any) -> list[Any]:
+    """What each function returns at a point, computed by one program."""
+    functions = list(functions)
+    return quick_jit(lambda *a: [f(*a) for f in functions])(*args)
+
+
 def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, **options: Any) -> None:
     """`assert_same` of what each function and its oracle return at a point, in one program."""
     pairs = list(pairs)
@@ -50,7 +56,7 @@ def sparse_beside_dense(
 ) -> tuple[veenv.SparseTensor, np.ndarray]:
     """The sparse Jacobian of a function and JAX's dense one, in one program."""
     ours, theirs = veenv.jacve(fun, sparse_representation=True, **options), oracle(fun)
-    found, expected = quick_jit(lambda *a: (ours(*a), theirs(*a)))(*args)
+    found, expected = together([ours, theirs], *args)
     return found, np.asarray(expected)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit, together
 from tests.sampling import spared
 
 FIRST, SECOND = np.triu_indices(4, 1)
@@ -102,7 +102,7 @@ def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
     def fun(x):
         return odd(x[np.array([1, 0, 2])]) + jnp.sum(x**3)
 
-    found, expected = quick_jit(lambda x: (veenv.hessian(fun)(x), jax.hessian(fun)(x)))(X[:3])
+    found, expected = together([veenv.hessian(fun), jax.hessian(fun)], X[:3])
     assert (expected != expected.T).any()
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -118,7 +118,7 @@ def test_derivatives_that_assume_symmetry_need_not_be_symmetric(x64):
 
     args = 2.0, 0.3, 0.4, 1.5
     both = [h(fun, argnums=(0, 1, 2, 3)) for h in (veenv.hessian, jax.hessian)]
-    found, expected = map(np.array, quick_jit(lambda *a: [h(*a) for h in both])(*args))
+    found, expected = map(np.array, together(both, *args))
     assert np.abs(expected - expected.T).max() > 0.1
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse as scipy_sparse
 
 import veenv
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense, together
 from tests.sampling import spared
 
 N = 6
@@ -137,12 +137,8 @@ def test_equal_patterns_are_one_for_jit(x64):
 def test_a_batch(name, x64):
     fun = FUNCTIONS[name]
     xs = np.stack([X, X[::-1]])
-    batch, dense = quick_jit(
-        lambda x: (
-            jax.vmap(veenv.jacve(fun, sparse_representation=True))(x),
-            jax.vmap(jax.jacrev(fun))(x),
-        )
-    )(xs)
+    jacobians = veenv.jacve(fun, sparse_representation=True), jax.jacrev(fun)
+    batch, dense = together(map(jax.vmap, jacobians), xs)
     assert batch.shape == dense.shape
     np.testing.assert_allclose(batch.todense(), dense, **CLOSE)
     products = np.einsum("b...j,bj->b...", dense, xs)
