@@ -160,9 +160,9 @@ FUNCTIONS = [saved, some_rows, swapped, nested, both, straight, kinds, branched,
 FUNCTIONS += [chosen, as_they_were]
 
 
-def points(count: int = 37) -> tuple[Any, Any]:
+def points() -> tuple[Any, Any]:
     dtype = jnp.result_type(float)
-    return jnp.linspace(1.01, 1.4, count, dtype=dtype), jnp.arange(count, dtype=jnp.int32) * 7 % 41
+    return jnp.linspace(1.01, 1.4, 37, dtype=dtype), jnp.arange(37, dtype=jnp.int32) * 7 % 41
 
 
 @pytest.mark.parametrize(
