@@ -183,7 +183,7 @@ def test_a_batch_of_hessians_is_one_kernel_as_of_jacobians(name):
     lowered = jax.jit(jax.vmap(point)).lower(*several)
     assert "veenv_fused" in lowered.as_text()
     found = jax.tree.map(lambda x: x[3], lowered.compile()(*several))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 1e-5), found, expected)
+    assert_same(found, expected, 2e-5, atol=1e-5)
 
 
 def test_the_kernel_of_a_hessian_is_asked_for_as_that_of_a_jacobian():

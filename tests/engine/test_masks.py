@@ -16,7 +16,7 @@ from jax import lax
 
 import veenv
 from tests.oracles import by_numpy
-from tests.oracles.jacobians import orders, quick_jit, together
+from tests.oracles.jacobians import dense, orders, quick_jit, together
 from tests.oracles.masked_programs import random_masked_program
 from tests.sampling import few, on_seeds, spared
 from tests.test_invariant import assert_emitted_counts
@@ -38,7 +38,7 @@ def compare(fun: Callable, x: np.ndarray, num_random: int = 1) -> float:
     def every(x: jax.Array) -> tuple[jax.Array, jax.Array, dict[str, jax.Array]]:
         found = {name: veenv.jacve(fun, order)(x) for order, name in named.items()}
         for order, name in list(named.items())[:2]:
-            found[f"{name} sparse"] = _sparse(fun, order)(x)
+            found[f"{name} sparse"] = dense(veenv.jacve(fun, order, sparse_representation=True)(x))
         return jax.jacrev(fun)(x), jax.jacfwd(fun)(x), found
 
     rev, fwd, found = by_numpy.run(every, x)
@@ -46,11 +46,6 @@ def compare(fun: Callable, x: np.ndarray, num_random: int = 1) -> float:
     for name, got in found.items():
         np.testing.assert_allclose(got[sure], rev[sure], rtol=1e-9, atol=1e-11, err_msg=name)
     return float(sure.mean())
-
-
-def _sparse(fun: Callable, order: tuple[int, ...]) -> Callable:
-    jacobian = veenv.jacve(fun, order, sparse_representation=True)
-    return lambda x: jacobian(x).todense()
 
 
 def safe(inner: Callable, x: jax.Array, on: jax.Array, inside: float = 0.0) -> jax.Array:

@@ -92,8 +92,7 @@ def test_top_k(k):
     x[0, 2], x[1, 1], x[2, :2] = np.nan, -np.inf, np.inf
     x[3, :2] = -0.0, 0.0
     for values in (x, x[3:].astype(np.int32), np.stack([x, -x], 2)):
-        for got, expected in zip(*both(lambda x: lax.top_k(x, k, axis=0), values), strict=True):
-            np.testing.assert_array_equal(got, expected)
+        assert_same(*both(lambda x: lax.top_k(x, k, axis=0), values), 0)
 
 
 def test_constants_that_overflow_are_infinite():
@@ -116,13 +115,14 @@ def test_running_sums_of_exponentials(reverse):
     assert_same(*both(jax.grad(inside), np.clip(np.nan_to_num(x), -40, 40)), 1e-11)
 
 
+def forth(x, y):
+    z, half = jnp.fft.fft(lax.complex(x, y)), jnp.fft.rfft(x)
+    return z.real, z.imag, half.real, half.imag
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 64])
 def test_fourier_transforms_of_one_axis(n):
     x, y = np.random.default_rng(n).normal(size=(2, 5, n))
-
-    def forth(x, y):
-        z, half = jnp.fft.fft(lax.complex(x, y)), jnp.fft.rfft(x)
-        return z.real, z.imag, half.real, half.imag
 
     def back(x, y):
         z, half = jnp.fft.ifft(lax.complex(x, y)), lax.complex(x, y)[: n // 2 + 1]
@@ -149,12 +149,7 @@ def test_fourier_transforms_are_as_infinite_as_they_are(n):
     """Nothing is multiplied by the zeros of sines and cosines, which would make it no number."""
     x = np.random.default_rng(0).normal(size=(3 * n, n))
     x[np.arange(3 * n), np.arange(3 * n) % n] = np.repeat([np.inf, -np.inf, np.nan], n)
-
-    def fun(x):
-        z, half = jnp.fft.fft(lax.complex(x, x[::-1])), jnp.fft.rfft(x)
-        return z.real, z.imag, half.real, half.imag
-
-    for found, wanted in zip(*both(fun, x), strict=True):
+    for found, wanted in zip(*both(lambda x: forth(x, x[::-1]), x), strict=True):
         np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))
         np.testing.assert_allclose(found[np.isfinite(found)], wanted[np.isfinite(wanted)])
 
@@ -162,8 +157,7 @@ def test_fourier_transforms_are_as_infinite_as_they_are(n):
 def test_fourier_transforms_of_nothing():
     x = jnp.ones((3, 8))
     none = lambda x: (jnp.fft.fft(x[:0]).real, jnp.fft.fftn(x, axes=()).real)  # noqa: E731
-    for found, wanted in zip(veenv.fuse(none)(x), none(x), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    assert_same(veenv.fuse(none)(x), none(x), 0)
 
 
 def test_jacobians_of_spectra_are_kernels():

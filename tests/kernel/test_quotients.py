@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.oracles.jacobians import assert_same
 from veenv.kernel.fusing import fuse
 
 
@@ -49,6 +50,4 @@ def test_quotients_of_both_precisions_in_one_kernel(x64):
         return x / y, jnp.float64(x) / jnp.float64(y), jnp.float64(x / y)
 
     x, y = (jnp.asarray(v, jnp.float32) for v in ([1.0, 2.0, 7.0], [3.0, 0.0, -9.0]))
-    found = jax.jit(jax.vmap(fuse(fun)))(x, y)
-    for ours, theirs in zip(found, fun(x, y), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_same(jax.jit(jax.vmap(fuse(fun)))(x, y), fun(x, y), 0)

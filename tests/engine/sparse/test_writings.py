@@ -349,9 +349,8 @@ def test_six_writings_of_a_problem_have_one_jacobian(name):
     every, x = sampled(name)
     with jax.numpy_rank_promotion("allow"):
         expected = quick_jit(jax.jacfwd(every["vmap"]))(x)
+        atol = 1e-11 * np.abs(expected).max()
         for fun in every.values():
             found = quick_jit(veenv.jacve(fun, sparse_representation=True))(x)
-            np.testing.assert_allclose(
-                found.todense(), expected, atol=1e-11 * np.abs(expected).max()
-            )
+            np.testing.assert_allclose(found.todense(), expected, atol=atol)
             assert found.nse == np.count_nonzero(np.abs(expected) > 1e-13)
