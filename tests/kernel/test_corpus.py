@@ -11,6 +11,7 @@ from tests.engine.corpus.everything import FAMILIES, parameters
 from tests.oracles.jacobians import assert_same, orders, quick_jit
 from veenv.kernel.scalar_program import CannotFuseError
 
+pytestmark = pytest.mark.usefixtures("x64")
 TOLERANCE = 1e-10
 SINGLE = 2e-6
 """Of what is computed in float32 on the way, or all along: sixteen of its rounding errors.
@@ -36,14 +37,12 @@ def assert_as_oracle(case: Case, order: object) -> None:
     assert_same(jax.tree.leaves(got), jax.tree.leaves(expected), tol)
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("case", parameters(20))
 def test_reverse(case: Case):
     assert_as_oracle(case, "reverse")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("case", parameters(1))
 def test_random_order(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
@@ -59,7 +58,6 @@ def qualifies(case: Case) -> bool:
     return True
 
 
-@pytest.mark.usefixtures("x64")
 def test_most_families_qualify():
     """Of each family some case is a kernel, so that the tests above are not all skipped."""
     for family, cases in FAMILIES.items():

@@ -22,6 +22,9 @@ def nothing_remembered():
     forget_all()
 
 
+X = np.linspace(0, 1, 20, dtype="f4")
+
+
 def kernel(k: float):
     return jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x * k) * x, kernel="fused")))
 
@@ -40,33 +43,30 @@ def forget_all() -> int:
 
 def test_code_goes_when_its_programs_go():
     before = forget_all()
-    x = np.linspace(0, 1, 20, dtype="f4")
     functions = [kernel(k + 0.5) for k in range(6)]
     for function in functions:
-        function(x)
+        function(X)
     assert settled() == before + 6
     del functions, function
     assert forget_all() == before
 
 
 def test_an_executable_keeps_its_code_without_its_caches():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    compiled = kernel(7.25).lower(x).compile()
-    expected = np.asarray(compiled(x))
+    compiled = kernel(7.25).lower(X).compile()
+    expected = np.asarray(compiled(X))
     assert forget_all() >= 1
     for k in range(4):  # would take over a freed entry
-        kernel(k + 100.5)(x)
-    np.testing.assert_array_equal(compiled(x), expected)
+        kernel(k + 100.5)(X)
+    np.testing.assert_array_equal(compiled(X), expected)
 
 
 def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    lowered = kernel(9.75).lower(x)
+    lowered = kernel(9.75).lower(X)
     forget_all()
     for k in range(4):
-        kernel(k + 200.5)(x)
-    expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(x)
-    np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5)
+        kernel(k + 200.5)(X)
+    expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(X)
+    np.testing.assert_allclose(lowered.compile()(X), expected, rtol=1e-5, atol=1e-5)
 
 
 def one_point(f):
