@@ -59,7 +59,7 @@ def test_a_mode_is_said_to_be_taken():
         assert {row.label.split(",")[0].split(" ")[0] for row in rows if row.taken} == {"jacfwd"}
 
 
-@pytest.mark.parametrize("fun", [wide, solved, waist, mapped, beside], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fun", [wide, solved, waist, mapped, beside])
 def test_values(x64, fun):
     points = np.stack([X, X + 0.1, X - 0.2])
     ways = itertools.product(("reverse", "auto"), ("auto", "xla"))

@@ -117,7 +117,11 @@ def test_terms_of_one_operator_are_merged(seed):
 
 
 def test_a_cut_of_nothing_has_no_entries():
-    nothing = _cut(2, 0)
+    s = structure.make(
+        (0,), (6,), unit=True, link=structure.Link.SELECTION, link_out=(0,), link_in=(0,)
+    )
+    link = Selection(canonical(0, 6, 0, 1, 2, 1, 0), (0,), (6,))
+    nothing = edge.Edge(s, None, np.float64, 1, link)
     assert sums.num_entries(nothing) == 0
     assert sums.gathered([nothing]) == ((nothing,), False)
 
@@ -146,18 +150,6 @@ def test_shifts_along_both_axes_are_right(order, x64):
         assert_same(blocks, expected, 1e-7, atol=1e-12)
 
 
-def _cut(start, size, n=6):
-    """x[start : start + size] of a vector of n, as a unit edge."""
-    s = structure.make(
-        (size,), (n,), unit=True, link=structure.Link.SELECTION, link_out=(0,), link_in=(0,)
-    )
-    name = canonical(size, n, 0, 1, start, 1, size)
-    return edge.Edge(s, None, np.float64, 1, Selection(name, (size,), (n,)))
-
-
-def waves(x, forcing):
-    return lorenz96_step(x, forcing, jnp.asarray(0.05))
-
-
 def test_counts_of_a_program_of_shifts_are_those_of_its_graph():
+    waves = lambda x, forcing: lorenz96_step(x, forcing, jnp.asarray(0.05))  # noqa: E731
     assert_emitted_counts(waves, (np.arange(6.0), np.array(8.0)), 0, 1)

@@ -91,11 +91,8 @@ DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
 
 @pytest.mark.parametrize(
     ("dtype", "columns"),
-    spared(
-        product(DTYPES, [5, 16, 33]),
-        ("float64", 16), ("bool", 33),
-    ),
-)  # fmt: skip
+    spared(product(DTYPES, [5, 16, 33]), ("float64", 16), ("bool", 33)),
+)
 def test_large_leaves(dtype: str, columns: int):
     """Rows of any length, repeated values, almost all constants; batches with and without rest."""
     rng = np.random.default_rng(columns)

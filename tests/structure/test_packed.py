@@ -39,20 +39,14 @@ def padded(shape):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-@settings(max_examples=few(150, of=1000))
+@settings(max_examples=few(300, of=2000))
 @given(seed=st.integers(0, 2**32))
-def test_pack_and_back(rank, seed):
-    for s in random_product(seed, rank):
+def test_pack_and_multiply(rank, seed):
+    post, pre = random_product(seed, rank)
+    for s in (post, pre):
         code = packed.pack(s)
         assert 0 < code < 2**31
         assert packed.unpack(code, s.out_shape, s.in_shape) == s
-
-
-@pytest.mark.parametrize("rank", [1, 2, 4])
-@settings(max_examples=few(300, of=2000))
-@given(seed=st.integers(0, 2**32))
-def test_multiply(rank, seed):
-    post, pre = random_product(seed, rank)
     product = multiply_structures(post, pre)
     sizes = [padded(s) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
     code, count, additions = packed_product.multiply(

@@ -112,11 +112,7 @@ def test_blocks_are_no_kernels_where_xla_is_asked_for(options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("added", [False, True], ids=["one by one", "added"])
-@pytest.mark.parametrize(
-    "point",
-    [of_cases, of_solves, of_triangles, of_sorted],
-    ids=lambda f: f.__name__,
-)
+@pytest.mark.parametrize("point", [of_cases, of_solves, of_triangles, of_sorted])
 def test_blocks_of_many_kinds(point, added):
     check(assembled(point, added))
 
