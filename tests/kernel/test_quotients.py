@@ -10,12 +10,11 @@ from tests.oracles.jacobians import assert_same
 from veenv.kernel.fusing import fuse
 
 
-def divide(x, y):
-    return jax.jit(jax.vmap(fuse(quotients)))(x, y)
-
-
 def quotients(x, y):
     return x / y, 1 / y
+
+
+divide = jax.jit(jax.vmap(fuse(quotients)))
 
 
 def test_signs_infinities_and_nan_are_those_of_xla(precision):

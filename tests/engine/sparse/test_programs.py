@@ -20,19 +20,16 @@ def _everything(seed, x, at):
     """(found, expected) of one program: as it is, in a batch, or the gradient of its square."""
     fun, order = program(seed), ORDERS[seed // 3 % 3]
     sparse = veenv.jacve(fun, order, sparse_representation=True)
+    dense = lambda x, at: sparse(x, at).todense()  # noqa: E731
 
     def square(jacobian):
         return lambda x: jnp.sum(jacobian(x, at[0]) ** 2)
 
     if seed % 3 == 0:
-        return sparse(x[0], at[0]).todense(), jax.jacrev(fun)(x[0], at[0])
+        return dense(x[0], at[0]), jax.jacrev(fun)(x[0], at[0])
     if seed % 3 == 1:
         return jax.vmap(sparse)(x, at).todense(), jax.vmap(jax.jacrev(fun))(x, at)
-    gradients = (
-        jax.grad(square(jacobian))(x[0])
-        for jacobian in (lambda *a: sparse(*a).todense(), jax.jacfwd(fun))
-    )
-    return tuple(gradients)
+    return jax.grad(square(dense))(x[0]), jax.grad(square(jax.jacfwd(fun)))(x[0])
 
 
 def _check(seeds):
