@@ -10,10 +10,11 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.sparse_programs import point, program
+from tests.sampling import spared
 
 ORDERS = ("reverse", "forward", "markowitz")
-BATCHES = range(0, 1000, 10)
-"""Programs are compiled ten by ten."""
+SEEDS = [(0, 4, 8), *(range(first, first + 10) for first in range(0, 1000, 10))]
+"""One alone, one in a batch and one differentiated, each in another order; all, ten by ten."""
 
 
 def _everything(seed, x, at):
@@ -32,7 +33,8 @@ def _everything(seed, x, at):
     return jax.grad(square(dense))(x[0]), jax.grad(square(jax.jacfwd(fun)))(x[0])
 
 
-def _check(seeds):
+@pytest.mark.parametrize("seeds", spared(SEEDS, SEEDS[0]))
+def test_random_programs(seeds, x64):
     points = {seed: point(seed) for seed in seeds}
     results = quick_jit(lambda points: {s: _everything(s, *p) for s, p in points.items()})(points)
     for seed, (found, expected) in results.items():
@@ -40,14 +42,3 @@ def _check(seeds):
         np.testing.assert_allclose(
             found / scale, expected / scale, rtol=0, atol=1e-11, err_msg=f"program {seed}"
         )
-
-
-def test_random_programs(x64):
-    """One alone, one in a batch and one differentiated, each in another order."""
-    _check((0, 4, 8))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", BATCHES)
-def test_a_thousand_random_programs(first, x64):
-    _check(range(first, first + 10))

@@ -10,12 +10,18 @@ from jax import lax
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.patterns import points, written
+from tests.sampling import spared
 
 FULL = 0.95
 """A Jacobian of which so much can be there is stored as a dense one."""
 
 
-def _check(seeds):
+SEEDS = [(5, 7, 10, 14, 16, 19, 23, 34, 57), *(range(n, n + 20) for n in range(0, 320, 20))]
+"""Of some brief programs, and of three hundred."""
+
+
+@pytest.mark.parametrize("seeds", spared(SEEDS, SEEDS[0]))
+def test_patterns_of_random_programs(seeds, x64):
     programs = {seed: written(seed) for seed in seeds}
 
     def both(x):
@@ -42,14 +48,3 @@ def _entries(term) -> int:
     """How many a summand has; where their places are computed, some may have none."""
     places = np.stack(term.traced_coordinates())
     return len(np.unique(places[:, (places >= 0).all(axis=0)], axis=1).T)
-
-
-def test_patterns_of_some_random_programs(x64):
-    """Brief ones."""
-    _check((5, 7, 10, 14, 16, 19, 23, 34, 57))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 320, 20))
-def test_patterns_of_three_hundred_random_programs(first, x64):
-    _check(range(first, first + 20))
