@@ -69,10 +69,6 @@ def programs(draw):
     return fun, shape, [name for name, _ in steps]
 
 
-def axis_of(draw, shape):
-    return draw(st.integers(0, len(shape) - 1)) if shape else None
-
-
 def reshape(draw, shape):
     if 0 in shape:
         target = draw(st.permutations([0, *draw(st.lists(SIZES, max_size=2))]))
@@ -90,7 +86,7 @@ def along(make, least=0):
     """A step along one axis, which must be so long."""
 
     def step(draw, shape):
-        axis = axis_of(draw, shape)
+        axis = draw(st.integers(0, len(shape) - 1)) if shape else None
         return None if axis is None or shape[axis] < least else make(draw, shape, axis)
 
     return step

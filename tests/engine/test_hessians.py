@@ -2,7 +2,6 @@
 
 import itertools
 import logging.handlers
-from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -99,18 +98,6 @@ def test_holomorphic_functions(shape):
         veenv.hessian(fun)(z)
 
 
-@contextmanager
-def compilations():
-    """The messages about what is traced and compiled meanwhile."""
-    handler, logger = logging.handlers.BufferingHandler(1 << 20), logging.getLogger("jax")
-    logger.addHandler(handler)
-    try:
-        with jax.log_compiles():
-            yield handler.buffer
-    finally:
-        logger.removeHandler(handler)
-
-
 def scanned(step):
     return lambda x: lax.scan(lambda y, _: (step(y) * x, y), x, None, length=3)[0]
 
@@ -138,9 +125,14 @@ SECOND = {
 )  # fmt: skip
 def test_a_second_call_compiles_nothing(fun, make):
     SECOND[make](LOOPS[fun])(X)
-    with compilations() as records:
-        SECOND[make](LOOPS[fun])(X)
-    messages = [record.getMessage() for record in records]
+    handler, logger = logging.handlers.BufferingHandler(1 << 20), logging.getLogger("jax")
+    logger.addHandler(handler)
+    try:
+        with jax.log_compiles():
+            SECOND[make](LOOPS[fun])(X)
+    finally:
+        logger.removeHandler(handler)
+    messages = [record.getMessage() for record in handler.buffer]
     assert not [message for message in messages if message.startswith("Compiling")]
 
 
