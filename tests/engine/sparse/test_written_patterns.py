@@ -24,14 +24,11 @@ SEEDS = [(5, 7, 10, 14, 16, 19, 23, 34, 57), *(range(n, n + 20) for n in range(0
 def test_patterns_of_random_programs(seeds, x64):
     programs = {seed: written(seed) for seed in seeds}
 
-    def both(x):
-        each = {
-            seed: (veenv.jacve(p.fun, sparse_representation=True), jax.jacrev(p.fun))
-            for seed, p in programs.items()
-        }
-        return {seed: (ours(x[0]), lax.map(jax_, x)) for seed, (ours, jax_) in each.items()}
+    def both(fun, x):
+        return veenv.jacve(fun, sparse_representation=True)(x[0]), lax.map(jax.jacrev(fun), x)
 
-    for seed, (found, expected) in quick_jit(both)(points(seeds[0])).items():
+    every = quick_jit(lambda x: {seed: both(p.fun, x) for seed, p in programs.items()})
+    for seed, (found, expected) in every(points(seeds[0])).items():
         says = f"program {seed}: {', '.join(programs[seed].names)}"
         there, scale = programs[seed].there, 1 + np.abs(expected).max()
         assert not (np.abs(expected) > 0).any(axis=0)[~there].any(), says
