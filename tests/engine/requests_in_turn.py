@@ -138,15 +138,6 @@ def first_argnum(case: Case) -> int:
     return argnums if isinstance(argnums, int) else argnums[0]
 
 
-def value_and(mode: Callable[..., Any]) -> Callable[..., Any]:
-    """As `veenv.value_and_jacve`, by one of JAX's modes."""
-
-    def of(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return lambda *args: (fun(*args), mode(fun, **{**options, "has_aux": False})(*args))
-
-    return of
-
-
 def laplacian_of(case: Case) -> Callable[..., Any]:
     """The trace of a Hessian."""
 
@@ -186,9 +177,9 @@ def first(case: Case, result: Any) -> Any:
     return result[0] if "has_aux" in case.options else result
 
 
-def points(case: Case, dtype: Any, batch: int = 3) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def points(case: Case, dtype: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arguments, and which of them a batch is over."""
-    x = jnp.linspace(0.3, 1.2, 3 * batch, dtype=dtype).reshape(batch, 3)
+    x = jnp.linspace(0.3, 1.2, 9, dtype=dtype).reshape(3, 3)
     return ((0.7, x), (None, 0)) if case.weak else ((x, x[::-1] + 1), (0, 0))
 
 
@@ -196,12 +187,11 @@ def asked(names: Iterable[str], which: int, request: str, dtype: Any) -> Any:
     """A request's results for some functions: of veenv (0) or of JAX (1)."""
     CHANGING.stiffness = 1.0 + [*REQUESTS].index(request) % 3
     makers = {name: REQUESTS[request][which](FUNCTIONS[name]) for name in names}
-    args, axes = {}, {}
-    for name in names:
-        args[name], axes[name] = points(FUNCTIONS[name], dtype)
+    every = {name: points(FUNCTIONS[name], dtype) for name in names}
+    args = {name: given for name, (given, _) in every.items()}
 
     def run(args: Any) -> Any:
-        return {name: jax.vmap(makers[name], axes[name])(*args[name]) for name in names}
+        return {name: jax.vmap(makers[name], every[name][1])(*args[name]) for name in names}
 
     return jax.jit(run)(args) if which == 0 else run(args)
 

@@ -19,6 +19,7 @@ from veenv.orders.resolve import automatic_order
 pytestmark = pytest.mark.kernels
 
 X = np.linspace(0.3, 1.2, 4)
+AT = X.astype(np.float32), np.float32(1)
 POINTS = np.stack([X + 0.1 * k for k in range(5)])
 
 
@@ -62,10 +63,9 @@ def fun(request):
 @pytest.mark.parametrize("name", TAKEN)
 def test_each_is_taken_where_it_is_fast(name):
     fun, label = TAKEN[name]
-    at = X.astype(np.float32), np.float32(1)
-    (taken,) = (row for row in veenv.explain(fun, *at, batch=5).rows if row.taken)
+    (taken,) = (row for row in veenv.explain(fun, *AT, batch=5).rows if row.taken)
     assert taken.program == label or taken.label.startswith(label)
-    text = jax.jit(veenv.jacve(fun)).lower(*at).as_text()
+    text = jax.jit(veenv.jacve(fun)).lower(*AT).as_text()
     assert ("veenv_fused" in text) == (label == "kernel")
 
 
@@ -98,12 +98,10 @@ def test_results_are_exact_in_their_containers(x64, name, order, kernel):
 
 
 def test_dtypes_and_weak_types_are_those_of_jacrev(fun):
-    for x, scale in ((X.astype(np.float32), 2.0), (X.astype(np.float32), np.float32(2.0))):
-        found, expected = (
-            jax.tree.map(jax.typeof, jax.eval_shape(mode(fun, argnums=(0, 1)), x, scale))
-            for mode in (veenv.jacve, jax.jacrev)
-        )
-        assert found == expected
+    for scale in (2.0, np.float32(2.0)):
+        jacobians = [mode(fun, argnums=(0, 1)) for mode in (veenv.jacve, jax.jacrev)]
+        found, expected = (jax.eval_shape(jacobian, AT[0], scale) for jacobian in jacobians)
+        assert jax.tree.map(jax.typeof, found) == jax.tree.map(jax.typeof, expected)
 
 
 def test_derivatives_and_values_of_traces_around(x64, fun):
@@ -208,17 +206,15 @@ def test_nan_is_found_in_a_batch(x64):
 
 
 def test_a_program_may_be_lowered_under_another_width_of_floats(fun):
-    x = X.astype(np.float32), np.float32(1)
-    program = jax.jit(veenv.jacve(fun)).trace(*x)
+    program = jax.jit(veenv.jacve(fun)).trace(*AT)
     with jax.enable_x64(True):
         run = program.lower().compile()
-    assert veenv.tree_allclose(run(*x), jax.jacfwd(fun)(*x), rtol=1e-4, atol=1e-4)
+    assert veenv.tree_allclose(run(*AT), jax.jacfwd(fun)(*AT), rtol=1e-4, atol=1e-4)
 
 
 def test_pins_ask_for_xla():
     for pin, kernel in itertools.product(("auto", True, False), ("auto", "fused")):
-        jacobian = jax.jit(veenv.jacve(rolled, pin=pin, kernel=kernel))
-        text = jacobian.lower(X.astype(np.float32), np.float32(1)).as_text()
+        text = jax.jit(veenv.jacve(rolled, pin=pin, kernel=kernel)).lower(*AT).as_text()
         assert ("veenv_fused" in text) == (pin == "auto" or kernel == "fused")
 
 

@@ -8,29 +8,14 @@ import pytest
 import veenv
 from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
-from tests.engine.corpus.everything import FAMILIES
+from tests.engine.corpus.everything import parameters
 from tests.oracles.jacobians import assert_same, dense, orders, quick_jit
-from tests.sampling import thinned
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def _parameters(every: int = 1, of_each_family: bool = False) -> list:
-    """All cases, of which every `every`-th is run by default, or that of each family."""
-    families = [
-        [
-            pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
-            for case in cases
-        ]
-        for family, cases in FAMILIES.items()
-    ]
-    if of_each_family:
-        return [param for params in families for param in thinned(params, every)]
-    return thinned([param for params in families for param in params], every)
-
-
 def test_the_corpus_is_large_enough_and_names_are_unique():
-    names = [p.id for p in _parameters()]
+    names = [p.id for p in parameters()]
     assert len(names) >= 120
     assert len(set(names)) == len(names)
 
@@ -41,12 +26,12 @@ def test_every_function_of_jax_nn_is_there():
     assert public <= there
 
 
-@pytest.mark.parametrize("case", _parameters(every=14, of_each_family=True))
+@pytest.mark.parametrize("case", parameters(every=14, of_each_family=True))
 def test_jitted(case: Case):
     case.check(num_random=1)
 
 
-@pytest.mark.parametrize("case", _parameters(every=200))
+@pytest.mark.parametrize("case", parameters(every=200))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     ids = next(iter(orders(graph, 1, seed=1)))
@@ -54,7 +39,7 @@ def test_plain(case: Case):
     assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
 
 
-@pytest.mark.parametrize("case", _parameters(every=90))
+@pytest.mark.parametrize("case", parameters(every=90))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
 
@@ -72,6 +57,6 @@ def test_sparse(case: Case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", _parameters())
+@pytest.mark.parametrize("case", parameters())
 def test_more_random_orders(case: Case):
     case.check(num_random=8, seed=7)

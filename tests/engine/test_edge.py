@@ -20,27 +20,21 @@ from veenv.linear.linear_map import Operator, Selection
 from veenv.structure import product, structure
 from veenv.structure.structure import Link
 
-
-def in_float64(test):
-    """Runs a test with 64-bit types (a fixture would not be renewed for each example)."""
-
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        with jax.enable_x64(True):
-            return test(*args, **kwargs)
-
-    return run
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def random_shape(rng: np.random.Generator, rank: int) -> tuple[int, ...]:
     return tuple(int(n) for n in rng.choice([2, 3], size=rank))
 
 
-def dense(e: edge.Edge) -> np.ndarray:
+def tensor_of(e: edge.Edge) -> jax.Array:
+    """The dense tensor of an edge, as a part of a program."""
     s = e.structure
-    return run(
-        lambda x: edge.todense(with_values(e, x), s.out_shape, s.in_shape, jnp.float64), e.values
-    )
+    return edge.todense(e, s.out_shape, s.in_shape, jnp.float64)
+
+
+def dense(e: edge.Edge) -> np.ndarray:
+    return run(lambda x: tensor_of(with_values(e, x)), e.values)
 
 
 def with_values(e: edge.Edge, values) -> edge.Edge:
@@ -55,7 +49,7 @@ def by_numpy(combine, a: edge.Edge, b: edge.Edge, predicted: structure.Structure
         assert result.structure == predicted
         shape = None if result.values is None else result.values.shape
         assert shape == (None if predicted.unit else predicted.value_shape)
-        return edge.todense(result, predicted.out_shape, predicted.in_shape, jnp.float64)
+        return tensor_of(result)
 
     return run(values, a.values, b.values)
 
@@ -65,7 +59,6 @@ def some_shapes(rng: np.random.Generator, number: int) -> list[tuple[int, ...]]:
 
 
 @on_seeds(120, 2000)
-@in_float64
 def test_product_equals_dense_product(seed):
     """With the zeros of a diagonal in what is dense, and without."""
     rng = np.random.default_rng(seed)
@@ -80,7 +73,6 @@ def test_product_equals_dense_product(seed):
 
 
 @on_seeds(50, 1000)
-@in_float64
 def test_sum_equals_dense_sum(seed):
     rng = np.random.default_rng(seed)
     out, inn = some_shapes(rng, 2)
@@ -91,7 +83,6 @@ def test_sum_equals_dense_sum(seed):
 
 
 @on_seeds(50, 1000)
-@in_float64
 def test_counts_are_those_of_the_emitted_program(seed):
     rng = np.random.default_rng(seed)
     out, mid, inn = some_shapes(rng, 3)
@@ -99,17 +90,10 @@ def test_counts_are_those_of_the_emitted_program(seed):
     a, b = random_structure(rng, out, mid), random_structure(rng, mid, inn)
     if Link.OPERATOR in (a.link, b.link):
         return
-    post, _ = random_edge(rng, a)
-    pre, _ = random_edge(rng, b)
-    post = _moving_link(post)
-    pre = _moving_link(pre)
+    post, pre = (_moving_link(random_edge(rng, s)[0]) for s in (a, b))
 
     def values(x, y):
-        e = edge_product.multiply(
-            edge.Edge(a, x, post.dtype, post.sign, post.link),
-            edge.Edge(b, y, pre.dtype, pre.sign, pre.link),
-        )
-        return e.values
+        return edge_product.multiply(with_values(post, x), with_values(pre, y)).values
 
     jaxpr = jax.make_jaxpr(values)(post.values, pre.values)
     plan = product.multiply(a, b)
@@ -134,7 +118,7 @@ def _moving_link(e: edge.Edge) -> edge.Edge:
         lambda x: move(x, n, e.link.out_shape),
         lambda x: move(x, m, e.link.in_shape),
     )
-    return edge.Edge(e.structure, e.values, e.dtype, e.sign, link)
+    return dataclasses.replace(e, link=link)
 
 
 def test_shapes_must_meet():
@@ -181,7 +165,6 @@ def random_masked(rng: np.random.Generator, out, inn) -> edge.Edge:
 
 
 @on_seeds(40, 1000)
-@in_float64
 def test_what_a_mask_shuts_out_may_be_infinite(seed):
     """Entries are exact where no infinite value meets one that is there, of sums, too."""
     rng = np.random.default_rng(seed)
@@ -209,9 +192,7 @@ def test_what_a_mask_shuts_out_may_be_infinite(seed):
         if flipped:
             a, b = edge.transpose(b), edge.transpose(sums.formed(a))
         plan = product.multiply(a.structure, b.structure)
-        result = sums.formed(sums.multiply(a, b, plan))
-        s = result.structure
-        found = edge.todense(result, s.out_shape, s.in_shape, jnp.float64)
+        found = tensor_of(sums.formed(sums.multiply(a, b, plan)))
         if flipped:
             return found.reshape(math.prod(inn), -1).T
         return found.reshape(math.prod(out), -1)
@@ -222,7 +203,6 @@ def test_what_a_mask_shuts_out_may_be_infinite(seed):
 
 
 @on_seeds(50, 1000)
-@in_float64
 def test_factors_are_combined_as_by_einsum(seed):
     """Sums over the labels that are left out; a mask has every entry that may not be zero."""
     rng = np.random.default_rng(seed)

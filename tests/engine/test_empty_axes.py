@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import dense, quick_jit
+from tests.oracles.jacobians import assert_same, dense, together
 
 NAMED = {
     "ravel": (lambda x: jnp.sin(x).ravel(), (0, 3)),
@@ -23,31 +23,22 @@ SIZES = st.sampled_from([0, 0, 1, 2, 3])
 
 
 def alike(found, wanted):
-    def same(a, b):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(a, b, 1e-4 if a.dtype == jnp.float32 else 1e-9, 1e-5)
-
-    jax.tree.map(same, dense(found), wanted)
+    assert_same(dense(found), wanted, 1e-4, atol=1e-5)
 
 
 def check(fun, x, *, hessian=True):
-    orders = ("auto", "forward", "reverse", "markowitz")
-
-    def first(x):
-        found = [veenv.jacve(fun, order)(x) for order in orders]
-        found += [dense(veenv.jacve(fun, sparse_representation=True)(x))]
-        return jax.jacrev(fun)(x), found, veenv.jacve(fun, count_ops=True)(x)[0]
-
-    def second(x):
-        found = [veenv.hessian(fun)(x)]
-        found += [dense(veenv.hessian(fun, sparse_representation=True)(x))]
-        return jax.jacrev(jax.jacrev(fun))(x), found
-
-    wanted, found, counted = quick_jit(first)(x)
-    for each in (veenv.jacve(fun)(x), *found, counted):
+    first = [veenv.jacve(fun, order) for order in ("auto", "forward", "reverse", "markowitz")]
+    first += [
+        lambda x: dense(veenv.jacve(fun, sparse_representation=True)(x)),
+        lambda x: veenv.jacve(fun, count_ops=True)(x)[0],
+    ]
+    wanted, *found = together([jax.jacrev(fun), *first], x)
+    for each in (veenv.jacve(fun)(x), *found):
         alike(each, wanted)
     if hessian:
-        wanted, found = quick_jit(second)(x)
+        sparse = veenv.hessian(fun, sparse_representation=True)
+        second = [jax.jacrev(jax.jacrev(fun)), veenv.hessian(fun), lambda x: dense(sparse(x))]
+        wanted, *found = together(second, x)
         for each in found:
             alike(each, wanted)
 
@@ -78,10 +69,6 @@ def programs(draw):
     return fun, shape, [name for name, _ in steps]
 
 
-def axis_of(draw, shape):
-    return draw(st.integers(0, len(shape) - 1)) if shape else None
-
-
 def reshape(draw, shape):
     if 0 in shape:
         target = draw(st.permutations([0, *draw(st.lists(SIZES, max_size=2))]))
@@ -99,7 +86,7 @@ def along(make, least=0):
     """A step along one axis, which must be so long."""
 
     def step(draw, shape):
-        axis = axis_of(draw, shape)
+        axis = draw(st.integers(0, len(shape) - 1)) if shape else None
         return None if axis is None or shape[axis] < least else make(draw, shape, axis)
 
     return step

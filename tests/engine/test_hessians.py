@@ -1,8 +1,7 @@
 """Hessians with `jax.hessian` as the oracle: auxiliary and complex outputs, loops, solvers."""
 
 import itertools
-import logging
-from contextlib import contextmanager
+import logging.handlers
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from tests.sampling import spared
 
 X = jnp.array([0.3, 0.7, 1.1])
@@ -45,9 +44,7 @@ def _(primals, tangents):
 def test_arrays_of_what_jax_cannot_transpose(fun):
     expected = jax.jit(jax.jacfwd(jax.jacfwd(fun)))(X)
     for run in (veenv.hessian(fun), jax.jit(veenv.hessian(fun))):
-        found = run(X)
-        assert jax.tree.structure(found) == jax.tree.structure(expected)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), found, expected)
+        assert_same(run(X), expected, 1e-5)
 
 
 def test_a_check_in_a_branch_runs_only_where_it_is_taken():
@@ -101,25 +98,6 @@ def test_holomorphic_functions(shape):
         veenv.hessian(fun)(z)
 
 
-@contextmanager
-def compilations():
-    """The names of the programs that are compiled meanwhile."""
-    names: list[str] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record):
-            if record.getMessage().startswith("Compiling"):
-                names.append(record.getMessage().split()[1])
-
-    handler, logger = Handler(), logging.getLogger("jax")
-    logger.addHandler(handler)
-    try:
-        with jax.log_compiles():
-            yield names
-    finally:
-        logger.removeHandler(handler)
-
-
 def scanned(step):
     return lambda x: lax.scan(lambda y, _: (step(y) * x, y), x, None, length=3)[0]
 
@@ -147,9 +125,15 @@ SECOND = {
 )  # fmt: skip
 def test_a_second_call_compiles_nothing(fun, make):
     SECOND[make](LOOPS[fun])(X)
-    with compilations() as names:
-        SECOND[make](LOOPS[fun])(X)
-    assert not names
+    handler, logger = logging.handlers.BufferingHandler(1 << 20), logging.getLogger("jax")
+    logger.addHandler(handler)
+    try:
+        with jax.log_compiles():
+            SECOND[make](LOOPS[fun])(X)
+    finally:
+        logger.removeHandler(handler)
+    messages = [record.getMessage() for record in handler.buffer]
+    assert not [message for message in messages if message.startswith("Compiling")]
 
 
 def test_equal_loops_with_other_constants_are_other_loops():
@@ -191,7 +175,7 @@ def test_a_batch_of_hessians_is_one_kernel_as_of_jacobians(name):
     lowered = jax.jit(jax.vmap(point)).lower(*several)
     assert "veenv_fused" in lowered.as_text()
     found = jax.tree.map(lambda x: x[3], lowered.compile()(*several))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 1e-5), found, expected)
+    assert_same(found, expected, 2e-5, atol=1e-5)
 
 
 def test_the_kernel_of_a_hessian_is_asked_for_as_that_of_a_jacobian():

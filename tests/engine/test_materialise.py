@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_compiled_same
 from tests.sampling import spared
 
 X = np.linspace(0.3, 1.2, 6)
@@ -32,21 +32,14 @@ def deep(x):
 DEEP = veenv.jacve(deep, "forward", kernel="xla")
 
 
-def assert_all_same(functions, x, tolerance=1e-12):
-    """Functions, the first of which is the oracle, in one program."""
-    expected, *found = quick_jit(lambda x: [f(x) for f in functions])(x)
-    for one in found:
-        np.testing.assert_allclose(one, expected, rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize("fun", [stencil, deep])
 def test_they_change_no_value(x64, fun):
     x = np.stack([X, X + 1.0]) if fun is stencil else X
     ways = [veenv.jacve(fun, pin=pin) for pin in ("auto", True, False)]
-    assert_all_same([jax.jacrev(fun), *ways], x)
+    assert_compiled_same([(way, jax.jacrev(fun)) for way in ways], x, tol=1e-12)
     points = np.linspace(0.2, 1.4, 2 * 300 * x.size).reshape(2, 300, *x.shape)
-    jacobians = jax.jacrev(fun), veenv.jacve(fun, "forward", kernel="xla")
-    assert_all_same([jax.vmap(jax.vmap(f)) for f in jacobians], points)
+    pair = veenv.jacve(fun, "forward", kernel="xla"), jax.jacrev(fun)
+    assert_compiled_same([[jax.vmap(jax.vmap(f)) for f in pair]], points, tol=1e-12)
     with pytest.raises(ValueError, match='pin must be "auto", True or False'):
         veenv.jacve(fun, pin="never")
 
@@ -95,10 +88,10 @@ SECOND = {
 
 @pytest.mark.parametrize("derivative", spared(SECOND, "grad", "jacve"))
 def test_derivatives_of_a_jacobian(x64, derivative):
-    seconds = [
+    pair = [
         SECOND[derivative](lambda x, j=jacobian: jnp.sum(jnp.sin(j(x))))
-        for jacobian in (jax.jacrev(deep), DEEP)
+        for jacobian in (DEEP, jax.jacrev(deep))
     ]
-    assert_all_same(seconds, X, 1e-10)
+    assert_compiled_same([pair], X, tol=1e-10)
     many = np.linspace(0.2, 1.4, 6 * 80).reshape(80, 6)
-    assert_all_same([jax.vmap(f) for f in seconds], many, 1e-10)
+    assert_compiled_same([[jax.vmap(f) for f in pair]], many, tol=1e-10)

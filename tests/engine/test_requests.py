@@ -41,21 +41,6 @@ def check(found: Any, names: Iterable[str], request: str, dtype: str) -> None:
         np.testing.assert_allclose(np.asarray(got), value, tol, tol, err_msg=where)
 
 
-def check_in_turn(names: Iterable[str], cache: Any, dtype: str) -> None:
-    """All requests in another process, then in the opposite order here, by one folder."""
-    file = cache / "results.npz"
-    program = requests_in_turn.__name__
-    command = [sys.executable, "-m", program, str(cache), dtype, str(file), *names]
-    subprocess.run(command, check=True, timeout=600)
-    with np.load(file) as other:
-        for request in REQUESTS:
-            keys = [key for key in other if key.rpartition(" ")[0] == request]
-            check([other[key] for key in keys], names, request, dtype)
-    with jax.enable_x64(dtype == "float64"):
-        for request in reversed(REQUESTS):
-            check(asked(names, 0, request, dtype), names, request, dtype)
-
-
 SOME = (
     "sine", "linear", "constant", "copy and constant", "product by both", "matrix product",
     "matrix product with another", "loop", "auxiliary, turned", "global", "another global",
@@ -70,8 +55,18 @@ SOME = (
         marks=pytest.mark.slow, id="all, float64")],
 )  # fmt: skip
 def test_requests_in_turn(cache, names, dtype):
-    """Each pair of requests of a function, the one after the other."""
-    check_in_turn(names, cache, dtype)
+    """All in another process, then in the opposite order here, by one folder: so each pair."""
+    file = cache / "results.npz"
+    program = requests_in_turn.__name__
+    command = [sys.executable, "-m", program, str(cache), dtype, str(file), *names]
+    subprocess.run(command, check=True, timeout=600)
+    with np.load(file) as other:
+        for request in REQUESTS:
+            keys = [key for key in other if key.rpartition(" ")[0] == request]
+            check([other[key] for key in keys], names, request, dtype)
+    with jax.enable_x64(dtype == "float64"):
+        for request in reversed(REQUESTS):
+            check(asked(names, 0, request, dtype), names, request, dtype)
 
 
 @pytest.mark.slow

@@ -12,9 +12,10 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.engine.test_edge import in_float64, shut_out, some_shapes, with_values
+from tests.engine.test_edge import shut_out, some_shapes, tensor_of, with_values
 from tests.oracles import by_numpy
 from tests.oracles.by_numpy import run
+from tests.oracles.jacobians import assert_same
 from tests.oracles.structures import (
     dense_meaning,
     matrix_map,
@@ -40,15 +41,14 @@ def random_edges(rng, out, inn, several):
 def whole(e):
     """The dense tensor of an edge or a sum."""
     formed = sums.formed(e)
-    s = formed.structure
-    assert s == e.structure
+    assert formed.structure == e.structure
     if formed.values is not None:
-        assert formed.values.shape == s.value_shape
-    return edge.todense(formed, s.out_shape, s.in_shape, jnp.float64)
+        assert formed.values.shape == e.structure.value_shape
+    return tensor_of(formed)
 
 
+@pytest.mark.usefixtures("x64")
 @on_seeds(60, 1000)
-@in_float64
 def test_products_and_sums_of_sums_equal_dense_ones(seed):
     """As one edge, as terms that are merged, and as terms that are stored apart."""
     rng = np.random.default_rng(seed)
@@ -94,8 +94,8 @@ def test_entries_are_counted_as_the_dense_tensor_has_them(seed):
     assert found == np.count_nonzero(dense_meaning(s, None, matrix))
 
 
+@pytest.mark.usefixtures("x64")
 @on_seeds(12, 300)
-@in_float64
 def test_terms_of_one_operator_are_merged(seed):
     """Also where values lie along other axes, and where a select has shut some of them out."""
     rng = np.random.default_rng(seed)
@@ -117,7 +117,11 @@ def test_terms_of_one_operator_are_merged(seed):
 
 
 def test_a_cut_of_nothing_has_no_entries():
-    nothing = _cut(2, 0)
+    s = structure.make(
+        (0,), (6,), unit=True, link=structure.Link.SELECTION, link_out=(0,), link_in=(0,)
+    )
+    link = Selection(canonical(0, 6, 0, 1, 2, 1, 0), (0,), (6,))
+    nothing = edge.Edge(s, None, np.float64, 1, link)
     assert sums.num_entries(nothing) == 0
     assert sums.gathered([nothing]) == ((nothing,), False)
 
@@ -143,22 +147,9 @@ def test_shifts_along_both_axes_are_right(order, x64):
 
     expected, *found = (jax.tree.leaves(tree) for tree in by_numpy.run(every, x))
     for blocks in found:
-        for got, right in zip(blocks, expected, strict=True):
-            np.testing.assert_allclose(got, right, atol=1e-12)
-
-
-def _cut(start, size, n=6):
-    """x[start : start + size] of a vector of n, as a unit edge."""
-    s = structure.make(
-        (size,), (n,), unit=True, link=structure.Link.SELECTION, link_out=(0,), link_in=(0,)
-    )
-    name = canonical(size, n, 0, 1, start, 1, size)
-    return edge.Edge(s, None, np.float64, 1, Selection(name, (size,), (n,)))
-
-
-def waves(x, forcing):
-    return lorenz96_step(x, forcing, jnp.asarray(0.05))
+        assert_same(blocks, expected, 1e-7, atol=1e-12)
 
 
 def test_counts_of_a_program_of_shifts_are_those_of_its_graph():
+    waves = lambda x, forcing: lorenz96_step(x, forcing, jnp.asarray(0.05))  # noqa: E731
     assert_emitted_counts(waves, (np.arange(6.0), np.array(8.0)), 0, 1)

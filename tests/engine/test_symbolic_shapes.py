@@ -10,6 +10,7 @@ import pytest
 from jax import export, lax
 
 import veenv
+from tests.oracles.jacobians import assert_same
 from tests.sampling import spared
 from veenv.kernel.scalar_program import CannotFuseError
 
@@ -40,9 +41,7 @@ def compared(fun, wanted, *sizes):
     assert made[0].out_tree == made[1].out_tree
     for n in (1, 2, 5):
         x = jnp.asarray(np.random.default_rng(n).normal(size=(n, 3)))
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), *(m.call(x) for m in made)
-        )
+        assert_same(*(m.call(x) for m in made), 1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("fun", [loss, pair, lambda x: jnp.cumsum(x, 0)[-1] * x[0]])
@@ -117,8 +116,7 @@ def test_sizes_are_used_and_are_sums_and_products_of_symbols():
     sizes = [eval(f"({s})", {"n": 2, "m": 3}) for s in CASES]
     random = np.random.default_rng(0)
     points = [jnp.asarray(random.normal(size=s), jnp.float32) for s in [(3,), *sizes]]
-    found, wanted = (one.call(*points) for one in made)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-5), found, wanted)
+    assert_same(*(one.call(*points) for one in made), 1e-4, atol=1e-5)
 
 
 def test_a_kernel_of_symbolic_size_is_refused_by_name():

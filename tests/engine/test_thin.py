@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import assert_same
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -31,8 +33,7 @@ FUNCTIONS = {"springs": springs, "band": band}
 X = np.sin(np.arange(N))
 
 
-def same(found, expected):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+same = functools.partial(assert_same, tol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

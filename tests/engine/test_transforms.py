@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit, together
 from tests.sampling import spared
 from veenv import jacve
 
@@ -40,7 +40,7 @@ POINT = {"data": X, "gain": np.asarray(1.5)}
 def assert_all_same(through, expected, *args):
     """In one program: `through` with `jacve` in every order against `expected`, a function."""
     every = [through(lambda f, order=order: jacve(f, order)) for order in ORDERS]
-    right, *found = quick_jit(lambda *x: [run(*x) for run in (expected, *every)])(*args)
+    right, *found = together([expected, *every], *args)
     for order, got in zip(ORDERS, found, strict=True):
         assert_same(got, right, named=f"order {order}")
 
@@ -56,17 +56,10 @@ AXES = [(0, 0), (1, 0), (0, 1), (1, -1)]
 
 
 @pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
-def test_vmap_of_jacve(in_axes, out_axes):
-    points = XS if in_axes == 0 else XS.T
-    through = lambda jacobian: jax.vmap(jacobian(field), in_axes, out_axes)  # noqa: E731
-    assert_all_same(through, through(jax.jacrev), points)
-
-
-@pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
-def test_jacve_of_vmap(in_axes, out_axes):
-    points = XS if in_axes == 0 else XS.T
-    mapped = jax.vmap(field, in_axes, out_axes)
-    assert_all_same(lambda jacobian: jacobian(mapped), jax.jacrev(mapped), points)
+def test_vmap_of_jacve_and_jacve_of_vmap(in_axes, out_axes):
+    mapped = lambda fun: jax.vmap(fun, in_axes, out_axes)  # noqa: E731
+    for through in (lambda jac: mapped(jac(field)), lambda jac: jac(mapped(field))):
+        assert_all_same(through, through(jax.jacrev), XS if in_axes == 0 else XS.T)
 
 
 def test_vmap_with_a_collective_inside_jacve():
@@ -160,6 +153,6 @@ def test_first_four_derivatives_on_a_grid(fun, derivatives):
         for _ in range(4):
             one = jacve(one, order)
             nested.append(one)
-    found = quick_jit(lambda x: [jax.vmap(one)(x) for one in nested])(grid)
+    found = together(map(jax.vmap, nested), grid)
     for got, expected in zip(found, 2 * derivatives(grid), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

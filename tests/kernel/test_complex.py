@@ -58,13 +58,6 @@ ORACLES: dict[str, Function] = {
 """The functions of NumPy that have another name there, or none."""
 
 
-@pytest.fixture(params=["float32", "float64"])
-def dtype(request):
-    """Of the real and of the imaginary part."""
-    with jax.enable_x64(request.param == "float64"):
-        yield request.param
-
-
 def special(dtype: str) -> np.ndarray:
     """Real and imaginary parts of 17 x 17 numbers, by the last axis."""
     info, (exponential, square) = np.finfo(dtype), LARGE[dtype]
@@ -105,26 +98,26 @@ def table(dtype: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.n
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values_and_derivatives_are_xla_s(name, dtype):
-    _, got, wanted = (x if isinstance(x, np.ndarray) else x[name][:64] for x in table(dtype))
-    tolerance = 1e-4 if dtype == "float32" else 1e-11
+def test_values_and_derivatives_are_xla_s(name, precision):
+    _, got, wanted = (x if isinstance(x, np.ndarray) else x[name][:64] for x in table(precision))
+    tolerance = 1e-4 if precision == "float32" else 1e-11
     size = np.linalg.norm(wanted, axis=-1, keepdims=True)
     np.testing.assert_array_less(np.abs(got - wanted), tolerance * (size + 0.1) + 0 * wanted)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_zeros_infinities_nan_and_all_that_is_tiny_or_large(name, dtype):
+def test_zeros_infinities_nan_and_all_that_is_tiny_or_large(name, precision):
     """Values are XLA's, NumPy's or those of more digits, derivatives XLA's where it has them.
 
     XLA takes roots of numbers below the cut for those above it, and overflows early, for example.
     """
     points, got, wanted = (
-        x[64:] if isinstance(x, np.ndarray) else x[name][64:] for x in table(dtype)
+        x[64:] if isinstance(x, np.ndarray) else x[name][64:] for x in table(precision)
     )
-    info, function = np.finfo(dtype), ORACLES.get(name) or getattr(np, name, FUNCTIONS[name])
-    exact = [of_numpy(function, points, to) for to in (dtype, WIDER[dtype])]
+    info, function = np.finfo(precision), ORACLES.get(name) or getattr(np, name, FUNCTIONS[name])
+    exact = [of_numpy(function, points, to) for to in (precision, WIDER[precision])]
     good = np.any([near(got[:, 0], v, info) for v in (wanted[:, 0], *exact)], axis=0)
-    largest = (np.isfinite(points) & (np.abs(points) > LARGE[dtype][1])).any(1)
+    largest = (np.isfinite(points) & (np.abs(points) > LARGE[precision][1])).any(1)
     known = (np.abs(points) < 1e20).all(1) | (name not in OF_MODERATE)
     known &= ~largest | (name not in OVERFLOWING)
     assert not [(*points[i], *got[i, 0]) for i in np.flatnonzero(known & ~good)]
@@ -152,13 +145,13 @@ def near(found: np.ndarray, wanted: np.ndarray, info: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["log", "log1p"])
-def test_logarithms_around_the_unit_circle_have_all_digits(name, dtype):
+def test_logarithms_around_the_unit_circle_have_all_digits(name, precision):
     """Exactly, (1 + a)² + b² - 1 is sums and products of integers."""
     generator = np.random.default_rng(0)
     angles, off = generator.uniform(-3, 3, 400), 10.0 ** generator.uniform(-17, -2, 400)
     center = float(name == "log1p")
-    x = ((1 + off) * np.cos(angles) - center).astype(dtype)
-    y = ((1 + off) * np.sin(angles)).astype(dtype)
+    x = ((1 + off) * np.cos(angles) - center).astype(precision)
+    y = ((1 + off) * np.sin(angles)).astype(precision)
     kernel = fuse(lambda x, y: getattr(lax, name)(lax.complex(x, y)).real)
     found = jax.jit(jax.vmap(kernel))(x, y)
     square = [
@@ -166,13 +159,13 @@ def test_logarithms_around_the_unit_circle_have_all_digits(name, dtype):
         for v, w in zip(x, y, strict=True)
     ]
     exact = np.array([math.log1p(s - 1) / 2 for s in square])
-    np.testing.assert_allclose(found, exact, rtol=1e-5 if dtype == "float32" else 1e-11)
+    np.testing.assert_allclose(found, exact, rtol=1e-5 if precision == "float32" else 1e-11)
 
 
 @pytest.mark.parametrize("x", [15.0, 30.0, -40.0])
-def test_the_slope_of_a_hyperbolic_tangent_is_small_far_out(x, dtype):
+def test_the_slope_of_a_hyperbolic_tangent_is_small_far_out(x, precision):
     slope = jax.jit(jax.vmap(fuse(lambda x, y: lax.tanh(lax.complex(x, y)).imag)))
-    y = np.linspace(-3, 3, 7).astype(dtype)
+    y = np.linspace(-3, 3, 7).astype(precision)
     wanted = 2 * np.sin(2 * y.astype(np.float64)) * np.exp(-2 * abs(x))
     np.testing.assert_allclose(slope(np.full_like(y, x), y), wanted, rtol=1e-5)
 
@@ -232,11 +225,11 @@ def assert_same_as(got: Any, wanted: Any, rtol: float) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol)
 
 
-def test_complex_arguments_and_results(dtype):
+def test_complex_arguments_and_results(precision):
     """Of one point in float32, of a batch in float64; a trace around has values that they take."""
-    rows, wide = np.random.default_rng(0).normal(size=(4, 2, 2)), dtype == "float64"
+    rows, wide = np.random.default_rng(0).normal(size=(4, 2, 2)), precision == "float64"
     z, w = (
-        jnp.asarray(a + 1j * b, f"complex{2 * int(dtype[5:])}") for a, b in (rows[:2], rows[2:])
+        jnp.asarray(a + 1j * b, f"complex{2 * int(precision[5:])}") for a, b in (rows[:2], rows[2:])
     )
 
     def every(fuse: Callable[..., Any], z: Any, w: Any) -> Any:
@@ -262,20 +255,18 @@ def test_weak_types_of_complex_numbers_stay():
     assert_same_as(fuse(fun)(*args), jax.jit(fun)(*args), 1e-6)
 
 
+@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("order", ["forward", "reverse", "auto"])
 def test_jacobians_of_functions_with_complex_arguments(order):
     def real(x: Any, z: Any) -> Any:
         x = lax.complex(x, jnp.zeros_like(x))
         return jnp.abs(z * x + jnp.exp(1j * x)) ** 2
 
-    with jax.enable_x64(True):
-        z = jnp.array([1 + 2j, 0.3 - 0.4j, -1.5j])
-        got = (
-            veenv.jacve(real, order, kernel="fused")(z.real, z),
-            veenv.jacve(lambda z: jnp.sin(z) * z[::-1], order, holomorphic=True, kernel="fused")(z),
-        )
-        wanted = (
-            jax.jacrev(real)(z.real, z),
-            jax.jacfwd(lambda z: jnp.sin(z) * z[::-1], holomorphic=True)(z),
-        )
-    assert_same(got, wanted, 1e-12)
+    def holomorphic(z: Any) -> Any:
+        return jnp.sin(z) * z[::-1]
+
+    z = jnp.array([1 + 2j, 0.3 - 0.4j, -1.5j])
+    got = veenv.jacve(real, order, kernel="fused")(z.real, z)
+    assert_same(got, jax.jacrev(real)(z.real, z), 1e-12)
+    got = veenv.jacve(holomorphic, order, holomorphic=True, kernel="fused")(z)
+    assert_same(got, jax.jacfwd(holomorphic, holomorphic=True)(z), 1e-12)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import jax
-import numpy as np
 import pytest
 
 import veenv
 from tests.engine.corpus.case import Case
-from tests.engine.corpus.everything import FAMILIES
-from tests.oracles.jacobians import orders, quick_jit
+from tests.engine.corpus.everything import FAMILIES, parameters
+from tests.oracles.jacobians import assert_same, orders, quick_jit
 from veenv.kernel.scalar_program import CannotFuseError
 
-CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
+pytestmark = pytest.mark.usefixtures("x64")
 TOLERANCE = 1e-10
 SINGLE = 2e-6
 """Of what is computed in float32 on the way, or all along: sixteen of its rounding errors.
@@ -26,41 +25,25 @@ NEVER = {"fft", "sort", "linalg"}
 """Families of which nothing need qualify."""
 
 
-def _parameters(every: int) -> list:
-    return [
-        pytest.param(
-            case,
-            id=f"{family}-{case.name}",
-            marks=[pytest.mark.slow] * (case.slow or i % every > 0),
-        )
-        for i, (family, case) in enumerate(CASES)
-    ]
-
-
 def assert_as_oracle(case: Case, order: object) -> None:
     try:
         got = veenv.jacve(case.fun, order, case.argnums, kernel="fused")(*case.args)
     except CannotFuseError as error:
         pytest.skip(str(error))
     expected = quick_jit(case.oracle(case.fun, case.argnums))(*case.args)
-    leaves, oracle = jax.tree.leaves(got), jax.tree.leaves(expected)
+
     of_single = case.tol if case.tol >= HALF else min(case.tol, SINGLE)
     tol = TOLERANCE if case.tol <= 1e-9 else of_single
-    for a, b in zip(leaves, oracle, strict=True):
-        assert a.shape == b.shape
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+    assert_same(jax.tree.leaves(got), jax.tree.leaves(expected), tol)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", _parameters(20))
+@pytest.mark.parametrize("case", parameters(20))
 def test_reverse(case: Case):
     assert_as_oracle(case, "reverse")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", _parameters(1))
+@pytest.mark.parametrize("case", parameters(1))
 def test_random_order(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     assert_as_oracle(case, next(iter(orders(graph, 1, seed=3))))
@@ -75,7 +58,6 @@ def qualifies(case: Case) -> bool:
     return True
 
 
-@pytest.mark.usefixtures("x64")
 def test_most_families_qualify():
     """Of each family some case is a kernel, so that the tests above are not all skipped."""
     for family, cases in FAMILIES.items():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import gc
 import hashlib
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,8 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.kernel import primitive
-from veenv.kernel.cpu import compile, disk, kernel_registry
+from tests.kernel.test_lifetime import forget_all
+from veenv.kernel.cpu import compile, disk
 from veenv.kernel.cpu.compile import Objects
 
 MADE = Objects((b"first" * 400, b"second"), ("sinf",), 64)
@@ -28,22 +29,21 @@ def files(cache: Path) -> list[Path]:
     return sorted((cache / disk.FOLDER).iterdir())
 
 
-class Maker:
+def maker(made: Objects = MADE) -> Mock:
     """Makes code, and counts how often."""
+    return Mock(return_value=made)
 
-    def __init__(self, made: Objects = MADE):
-        self.made, self.times = made, 0
 
-    def __call__(self) -> Objects:
-        self.times += 1
-        return self.made
+def times_made() -> int:
+    """How often code is made that is asked for twice."""
+    make = maker()
+    assert [disk.objects("a", make), disk.objects("a", make)] == [MADE, MADE]
+    return make.call_count
 
 
 def test_made_once(cache):
-    make = Maker()
-    assert [disk.objects("a", make), disk.objects("a", make)] == [MADE, MADE]
-    assert make.times == 1
-    other = Maker(Objects((b"other",), ()))
+    assert times_made() == 1
+    other = maker(Objects((b"other",), ()))
     assert disk.objects("b", other).code == (b"other",)
     assert disk.objects("b", other).code == (b"other",)
     assert [path.stat().st_mode & 0o777 for path in files(cache)] == [0o600, 0o600]
@@ -54,9 +54,7 @@ def test_made_once(cache):
 def test_nothing_is_written_without_a_cache(cache, monkeypatch, folder):
     monkeypatch.chdir(cache)
     jax.config.update("jax_compilation_cache_dir", folder)
-    make = Maker()
-    assert [disk.objects("a", make), disk.objects("a", make)] == [MADE, MADE]
-    assert make.times == 2
+    assert times_made() == 2
     assert not [*cache.iterdir()]
 
 
@@ -77,7 +75,7 @@ def empty(path, text):
 
 
 def of_another_program(path, text):
-    disk.objects("other", Maker(Objects((b"other",), ())))
+    disk.objects("other", maker(Objects((b"other",), ())))
     (other,) = set(path.parent.iterdir()) - {path}
     os.replace(other, path)
 
@@ -119,14 +117,14 @@ DAMAGES += [with_an_odd_head(lambda head, odd=odd: {**head, **odd}) for odd in O
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_not_right_is_made_anew(cache, damage):
-    make = Maker()
+    make = maker()
     disk.objects("a", make)
     (path,) = files(cache)
     damage(path, path.read_bytes())
     assert disk.objects("a", make) == MADE
-    assert make.times == 2
+    assert make.call_count == 2
     assert disk.objects("a", make) == MADE
-    assert make.times == 2  # it is right again
+    assert make.call_count == 2  # it is right again
     assert path.stat(follow_symlinks=False).st_mode & 0o777 == 0o600
 
 
@@ -148,23 +146,21 @@ def elsewhere(folder):
 @pytest.mark.parametrize("make_folder", [a_file, for_all, elsewhere])
 def test_a_folder_that_is_not_this_users_alone_is_left_alone(cache, make_folder):
     make_folder(cache / disk.FOLDER)
-    make = Maker()
-    assert [disk.objects("a", make), disk.objects("a", make)] == [MADE, MADE]
-    assert make.times == 2
+    assert times_made() == 2
     assert not [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size]
 
 
 def test_of_another_user(cache, monkeypatch):
-    disk.objects("a", Maker())
+    disk.objects("a", maker())
     uid = os.geteuid() + 1
     monkeypatch.setattr(disk.os, "geteuid", lambda: uid)
-    make = Maker()
+    make = maker()
     assert disk.objects("a", make) == MADE
-    assert make.times == 1
+    assert make.call_count == 1
 
 
 def test_another_processor_or_another_version(cache, monkeypatch):
-    make = Maker()
+    make = maker()
     disk.objects("a", make)
     other = dataclasses.replace(disk.host(), features=disk.host().features + ",-avx2")
     for name, value in {
@@ -176,41 +172,29 @@ def test_another_processor_or_another_version(cache, monkeypatch):
             patch.setattr(disk, name, value)
             disk.objects("a", make)
     disk._made_by.cache_clear()
-    assert make.times == 3
+    assert make.call_count == 3
     assert disk.objects("a", make) == MADE
-    assert make.times == 3
+    assert make.call_count == 3
 
 
-@pytest.mark.parametrize("place", ["open", "replace"])
-def test_a_full_disk(cache, monkeypatch, place):
-    disk.objects("b", Maker())
-
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "no space left on device")
-
-    if place == "replace":
-        monkeypatch.setattr(disk.os, "replace", full)
-    else:
-        monkeypatch.setattr(disk.tempfile, "mkstemp", full)
-    make = Maker()
-    assert [disk.objects("a", make), disk.objects("a", make)] == [MADE, MADE]
-    assert make.times == 2
+@pytest.mark.parametrize("step", ["tempfile.mkstemp", "os.replace"])
+def test_a_full_disk(cache, monkeypatch, step):
+    disk.objects("b", maker())
+    full = OSError(errno.ENOSPC, "no space left on device")
+    monkeypatch.setattr(step, Mock(side_effect=full))
+    assert times_made() == 2
     assert len(files(cache)) == 1
 
 
 def test_two_at_once(cache):
-    both, found = threading.Barrier(2), []
+    both = threading.Barrier(2)
 
     def make() -> Objects:
         both.wait(10)
         return MADE
 
-    threads = [threading.Thread(target=lambda: found.append(disk.objects("a", make))) for _ in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [MADE, MADE]
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(lambda _: disk.objects("a", make), range(2))] == [MADE, MADE]
     assert len(files(cache)) == 1
     assert disk.objects("a", lambda: pytest.fail("it is there")) == MADE
 
@@ -218,7 +202,7 @@ def test_two_at_once(cache):
 def test_it_takes_no_more_than_the_cache_may(cache):
     """What was used longest ago goes."""
     jax.config.update("jax_compilation_cache_max_size", 9000)
-    makers = {name: Maker() for name in "abc"}
+    makers = {name: maker() for name in "abc"}
     for at, name in enumerate("ab"):
         disk.objects(name, makers[name])
         for path in files(cache):
@@ -227,18 +211,18 @@ def test_it_takes_no_more_than_the_cache_may(cache):
     disk.objects("c", makers["c"])
     for name in "ac":
         disk.objects(name, makers[name])
-    assert {name: make.times for name, make in makers.items()} == {"a": 1, "b": 1, "c": 1}
+    assert {name: make.call_count for name, make in makers.items()} == {"a": 1, "b": 1, "c": 1}
     assert sum(path.stat().st_size for path in files(cache)) <= 9000
     disk.objects("b", makers["b"])
-    assert makers["b"].times == 2
-    too_large = Maker(Objects((bytes(9000),), ()))
+    assert makers["b"].call_count == 2
+    too_large = maker(Objects((bytes(9000),), ()))
     disk.objects("d", too_large)
     disk.objects("d", too_large)
-    assert too_large.times == 2
+    assert too_large.call_count == 2
     jax.config.update("jax_compilation_cache_max_size", 0)
-    make = Maker()
+    make = maker()
     disk.objects("a", make)
-    assert make.times == 1
+    assert make.call_count == 1
 
 
 def test_a_kernel_is_run_from_the_disk(cache, monkeypatch):
@@ -250,10 +234,7 @@ def test_a_kernel_is_run_from_the_disk(cache, monkeypatch):
         return jnp.tanh(jnp.sum(jnp.sin(x * a) * jnp.exp(b) + c**2))
 
     def run() -> np.ndarray:
-        primitive.forget()
-        jax.clear_caches()
-        gc.collect()
-        kernel_registry.alive()
+        forget_all()
         jacobian = veenv.jacve(fun, "reverse", kernel="fused")
         return np.asarray(jax.jit(jax.vmap(jacobian))(x))
 

@@ -14,7 +14,7 @@ import pytest
 from jax import export, lax
 
 import veenv
-from tests.oracles.jacobians import assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
 from veenv import limits
 from veenv.kernel import fusing
 from veenv.kernel.scalar_program import CannotFuseError
@@ -112,13 +112,10 @@ def test_derivatives_are_kernels_again():
     fused, n = veenv.fuse(smooth), jnp.int32(2)
     x, y = jnp.linspace(0.1, 0.5, 3), jnp.linspace(0.3, 1, 3)
     for transform in (jax.jacfwd, jax.jacrev, veenv.jacve):
-        got, expected = (
-            quick_jit(transform(lambda x, y, f=f: f(x, y, n)[:2], argnums=(0, 1)))(x, y)
-            for f in (fused, smooth)
-        )
-        assert_same(got, expected)
+        first = [lambda x, y, f=f: f(x, y, n)[:2] for f in (fused, smooth)]
+        assert_compiled_same([[transform(f, argnums=(0, 1)) for f in first]], x, y)
     total = [lambda x, y, f=f: sum(v.sum() for v in f(x, y, n)[:2]) ** 2 for f in (fused, smooth)]
-    assert_same(*(quick_jit(jax.hessian(f, (0, 1)))(x, y) for f in total))
+    assert_compiled_same([[jax.hessian(f, (0, 1)) for f in total]], x, y)
     assert_same(jax.grad(total[0], (0, 1))(x, y), quick_jit(jax.grad(total[1], (0, 1)))(x, y))
     # values and cotangents are a kernel each, and nothing else has an exponential function
     gradient = jax.vmap(jax.grad(total[0]), (0, None))
@@ -189,7 +186,7 @@ def test_rules_of_the_user_hold(fun: Any):
     """One that cannot be part of a kernel leaves the derivative to XLA."""
     x = jnp.linspace(-2, 2, 7)
     both = [jax.vmap(jax.grad(lambda x, f=f: f(x) * x)) for f in (veenv.fuse(fun), fun)]
-    assert_same(*(quick_jit(f)(x) for f in both))
+    assert_compiled_same([both], x)
 
 
 def test_rules_may_close_over_values_of_their_trace():

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 
 DTYPES = [jnp.float16, jnp.bfloat16]
 _RNG = np.random.default_rng(0)
@@ -55,9 +55,7 @@ def test_functions(dtype: Any):
         np.testing.assert_array_equal(a, jnp.asarray(b, a.dtype))
     loss = lambda f: lambda x, y: sum(v.sum() for v in jax.vmap(f)(x, y)[:3]).astype(jnp.float32)  # noqa: E731
     slopes = (jax.jit(jax.grad(loss(g), (0, 1)))(x, y) for g in (veenv.fuse(f), f))
-    for a, b in zip(*slopes, strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(np.float32(a), np.float32(b), rtol=0.1, atol=0.1)
+    assert_same(*slopes, 0.1)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fused"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu import layout, records, size
@@ -83,8 +83,7 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
     axes = 0, None, 0
     got = jax.vmap(veenv.jacve(mixed, "reverse", (0, 1, 2), kernel="fused"), axes)(*points)
     expected = jax.vmap(jax.jacfwd(mixed, (0, 1, 2)), axes)(*points)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-3)
+    assert_same(got, expected, 2e-5, atol=2e-3)
 
 
 DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
@@ -92,11 +91,8 @@ DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
 
 @pytest.mark.parametrize(
     ("dtype", "columns"),
-    spared(
-        product(DTYPES, [5, 16, 33]),
-        ("float64", 16), ("bool", 33),
-    ),
-)  # fmt: skip
+    spared(product(DTYPES, [5, 16, 33]), ("float64", 16), ("bool", 33)),
+)
 def test_large_leaves(dtype: str, columns: int):
     """Rows of any length, repeated values, almost all constants; batches with and without rest."""
     rng = np.random.default_rng(columns)

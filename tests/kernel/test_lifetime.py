@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.processes import said
 from tests.sampling import spared
 from veenv.kernel import primitive
 from veenv.kernel.cpu import kernel_registry
@@ -20,8 +19,10 @@ from veenv.kernel.cpu import kernel_registry
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     yield
-    primitive.forget()
-    jax.clear_caches()
+    forget_all()
+
+
+X = np.linspace(0, 1, 20, dtype="f4")
 
 
 def kernel(k: float):
@@ -33,43 +34,39 @@ def settled() -> int:
     return kernel_registry.alive()
 
 
-def test_code_goes_when_its_programs_go():
+def forget_all() -> int:
+    """Forgets what this process has compiled; the number of kernels that are in use anyway."""
     primitive.forget()
     jax.clear_caches()
-    before = settled()
-    x = np.linspace(0, 1, 20, dtype="f4")
+    return settled()
+
+
+def test_code_goes_when_its_programs_go():
+    before = forget_all()
     functions = [kernel(k + 0.5) for k in range(6)]
     for function in functions:
-        function(x)
+        function(X)
     assert settled() == before + 6
     del functions, function
-    primitive.forget()
-    jax.clear_caches()
-    assert settled() == before
+    assert forget_all() == before
 
 
 def test_an_executable_keeps_its_code_without_its_caches():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    compiled = kernel(7.25).lower(x).compile()
-    expected = np.asarray(compiled(x))
-    primitive.forget()
-    jax.clear_caches()
-    assert settled() >= 1
+    compiled = kernel(7.25).lower(X).compile()
+    expected = np.asarray(compiled(X))
+    assert forget_all() >= 1
     for k in range(4):  # would take over a freed entry
-        kernel(k + 100.5)(x)
-    np.testing.assert_array_equal(compiled(x), expected)
+        kernel(k + 100.5)(X)
+    np.testing.assert_array_equal(compiled(X), expected)
 
 
 def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
-    x = np.linspace(0, 1, 20, dtype="f4")
-    lowered = kernel(9.75).lower(x)
-    primitive.forget()
-    jax.clear_caches()
-    settled()
+    lowered = kernel(9.75).lower(X)
+    forget_all()
     for k in range(4):
-        kernel(k + 200.5)(x)
-    expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(x)
-    np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5)
+        kernel(k + 200.5)(X)
+    expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(X)
+    np.testing.assert_allclose(lowered.compile()(X), expected, rtol=1e-5, atol=1e-5)
 
 
 def one_point(f):
@@ -112,9 +109,7 @@ print("end", flush=True)
 
 @pytest.mark.whole
 def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
-    command = [sys.executable, "-c", AT_EXIT]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "end\n"
+    assert said(AT_EXIT) == "end\n"
 
 
 _IN_A_RING = """
@@ -135,5 +130,4 @@ print("alive")
 @pytest.mark.whole
 def test_code_in_a_ring_of_garbage_is_freed_in_order():
     """A context of LLVM that goes before its code takes the process with it."""
-    ran = subprocess.run([sys.executable, "-c", _IN_A_RING], capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout) == (0, "alive\n"), ran.stderr[-500:]
+    assert said(_IN_A_RING) == "alive\n"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from jax.experimental import serialize_executable
 
 import veenv
+from tests.processes import said
 from tests.sampling import spared
 from veenv.kernel.building.unrolling import unroll
 from veenv.kernel.cpu import codegen, kernel_registry
@@ -42,18 +41,8 @@ x = np.linspace(0, 1, 20_000, dtype=np.float32)
 """
 
 
-def run(program, *args, **environment):
-    """What a program of a process of its own writes."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", START + program, *map(str, args)],
-        env={**os.environ, **environment},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+def run(program, *args):
+    return said(START + program, *args)
 
 
 def program_of(k):
@@ -87,16 +76,8 @@ def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
 
     monkeypatch.setattr(codegen, "objects", together)
     programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
-    found = [None] * 4
-
-    def take(number):
-        found[number] = kernel_registry.kernel(programs[number], 64)
-
-    threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda program: kernel_registry.kernel(program, 64), programs)]
     assert len(count) == 2
     assert found[0] is found[2] is not found[1]
     assert found[1] is found[3]
@@ -237,9 +218,9 @@ print({{str(w.message) for w in caught}})
 """
     text = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text()
     version = re.findall(r"define XLA_FFI_API_M(?:AJ|IN)OR (\d+)", text)
-    said = run(program)
-    assert f"version {version[0]}.{version[1]} of XLA's foreign function interface" in said
-    assert said.rstrip().endswith('(but in 0.99); XLA takes their place"}')
+    warned = run(program)
+    assert f"version {version[0]}.{version[1]} of XLA's foreign function interface" in warned
+    assert warned.rstrip().endswith('(but in 0.99); XLA takes their place"}')
 
 
 DRIVER = Path(kernel_registry.__file__).with_name("driver.c")

@@ -16,6 +16,7 @@ from veenv.kernel.building import builder, loops
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.scalar_program import CannotFuseError
 
+pytestmark = pytest.mark.usefixtures("x64")
 POINTS = 21
 
 
@@ -68,7 +69,6 @@ def pendulum(y, p, controls):
 PENDULUM = np.array([0.5, 0.3]), 2.0, np.linspace(0, 1, 200)
 
 
-@pytest.mark.usefixtures("x64")
 def test_a_scan_is_a_loop_with_what_comes_and_goes_by_steps():
     program = assert_equal(pendulum, *PENDULUM)
     assert num_loops(program) == 1
@@ -116,7 +116,6 @@ def kepler(e, m):
     return lax.while_loop(goes_on, body, (m, jnp.ones_like(m), 0))
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_each_point_of_a_while_ends_for_itself(dtype):
     rtol = 1e-10 if dtype == np.float64 else 1e-5
@@ -130,18 +129,16 @@ def test_each_point_of_a_while_ends_for_itself(dtype):
     assert np.abs(np.asarray(steps(*points)) - expected).max() <= (dtype == np.float32)
 
 
-@pytest.mark.usefixtures("x64")
 def test_no_step_nan_and_infinity_are_those_of_xla():
     def f(x, y):
-        c = lax.while_loop(lambda c: c[0] < 5.0, lambda c: (c[0] * c[0] + 0.5, c[1] / c[0]), (x, y))
-        return c
+        step = lambda c: (c[0] * c[0] + 0.5, c[1] / c[0])  # noqa: E731
+        return lax.while_loop(lambda c: c[0] < 5.0, step, (x, y))
 
     x = jnp.array([np.nan, np.inf, -np.inf, 7.0, 0.0, -0.0, 1.0, 5.0, 0.1, -2.0, 4.9])
     y = jnp.array([1.0, np.inf, np.nan, 0.0, 1.0, -1.0, 0.0, np.nan, np.inf, 3.0, -0.0])
     assert_same(jax.jit(jax.vmap(fuse(f)))(x, y), jax.vmap(f)(x, y), 0)
 
 
-@pytest.mark.usefixtures("x64")
 def test_a_while_in_a_vmap_inside():
     def f(e, m):
         x, _, k = jax.vmap(kepler, (None, 0))(e, m)
@@ -150,7 +147,7 @@ def test_a_while_in_a_vmap_inside():
     assert num_loops(assert_equal(f, 0.4, np.array([0.2, 1.3, 2.9]))) == 1
 
 
-@pytest.mark.usefixtures("x64", "never_unrolled")
+@pytest.mark.usefixtures("never_unrolled")
 def test_what_a_loop_computes_of_a_counter_and_reads_by_it():
     table = jnp.asarray(np.random.default_rng(1).standard_normal((40, 3)))
 
@@ -168,7 +165,7 @@ def test_what_a_loop_computes_of_a_counter_and_reads_by_it():
     assert_equal(jax.jacfwd(f), *args)
 
 
-@pytest.mark.usefixtures("x64", "never_unrolled")
+@pytest.mark.usefixtures("never_unrolled")
 def test_complex_and_whole_numbers_bools_and_copies_are_carried():
     def f(x, a):
         def step(c, t):
@@ -185,7 +182,6 @@ def test_complex_and_whole_numbers_bools_and_copies_are_carried():
     assert_equal(f, 0.3, np.linspace(0.1, 1, 9))
 
 
-@pytest.mark.usefixtures("x64")
 def test_large_stacked_results_and_a_long_program():
     def f(x, a):
         (_, ys) = lax.scan(lambda c, t: (jnp.sin(c + t), (c * t, c > 0.5)), x, a)
@@ -252,7 +248,6 @@ def random_function(seed):
     return lambda x, y, array: jnp.stack(block(seed, [x, y], array, 2 + (seed % 4 == 0))[2:])
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("seed", spared(range(1000), 1, 4))
 def test_random_loops(seed, monkeypatch):
     if seed % 3:

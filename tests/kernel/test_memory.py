@@ -1,11 +1,11 @@
 """Free memory is kept for the next call."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import said
 
 PROGRAM = """
 import ctypes, resource, sys
@@ -32,14 +32,7 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def run(program=PROGRAM, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environment},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    kept, faults = done.stdout.split()
+    kept, faults = said(program, **environment).split()
     return kept == "True", int(faults)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from veenv.kernel.scalar_program import CannotFuseError
 
 KEYS = jax.random.split(jax.random.key(7), 9)
@@ -36,7 +37,9 @@ def bits(tree: Any) -> list[np.ndarray]:
     return [np.asarray(jax.random.key_data(x) if key(x) else x) for x in jax.tree.leaves(tree)]
 
 
-def assert_equal(got: Any, expected: Any) -> None:
+def assert_equal(draw: Callable[..., Any], *args: Any) -> None:
+    """A kernel draws for each point what JAX draws."""
+    got, expected = jax.vmap(veenv.fuse(draw))(*args), quick_jit(jax.vmap(draw))(*args)
     assert jax.tree.map(jnp.shape, got) == jax.tree.map(jnp.shape, expected)
     assert [x.dtype for x in jax.tree.leaves(got)] == [x.dtype for x in jax.tree.leaves(expected)]
     for a, b in zip(bits(got), bits(expected), strict=True):
@@ -44,25 +47,21 @@ def assert_equal(got: Any, expected: Any) -> None:
 
 
 def test_numbers_are_those_of_jax():
-    numbers = jnp.arange(9)
-    assert_equal(
-        jax.vmap(veenv.fuse(drawn))(KEYS, numbers), quick_jit(jax.vmap(drawn))(KEYS, numbers)
-    )
+    assert_equal(drawn, KEYS, jnp.arange(9))
 
 
 def test_keys_of_integers_are_keys():
     def draw(key: jax.Array) -> jax.Array:
         return jax.random.bits(jax.random.split(key)[1], (2,))
 
-    old = jax.random.key_data(KEYS)
-    assert_equal(jax.vmap(veenv.fuse(draw))(old), quick_jit(jax.vmap(draw))(old))
+    assert_equal(draw, jax.random.key_data(KEYS))
 
 
 def test_wide_numbers(x64):
     def draw(key: Any) -> Any:
         return jax.random.bits(key, (2,), jnp.uint64), jax.random.uniform(key, (2,))
 
-    assert_equal(jax.vmap(veenv.fuse(draw))(KEYS), quick_jit(jax.vmap(draw))(KEYS))
+    assert_equal(draw, KEYS)
 
 
 @pytest.mark.parametrize("name", ["normal", "exponential", "gumbel", "truncated_normal"])
@@ -86,8 +85,7 @@ def test_a_path_with_its_slopes(x64):
     market = jnp.array([0.1, 0.3])
     expected = quick_jit(jax.vmap(jax.value_and_grad(path), (None, 0)))(market, KEYS)
     for got in jax.jit(lambda *a: (inside(*a), outside(*a)))(market, KEYS):
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10)
+        assert_same(got, expected, 1e-10, atol=0)
 
 
 def test_other_generators_are_refused_by_name():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import operator
@@ -14,10 +13,10 @@ import pytest
 from jax.extend.core import Primitive
 
 import veenv
+from tests.kernel.test_lifetime import forget_all
 from tests.oracles.jacobians import assert_same
-from veenv.kernel import primitive
 from veenv.kernel.building import unrolling
-from veenv.kernel.cpu import disk, kernel_registry
+from veenv.kernel.cpu import disk
 from veenv.rules import definitions
 from veenv.rules.definitions import register_rule
 
@@ -26,14 +25,6 @@ X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
 
 
 TABLE = np.sin(np.arange(1600, dtype=np.float32)).reshape(400, 4)
-
-
-def another_process() -> None:
-    """Forgets what this process knows."""
-    jax.clear_caches()
-    primitive.forget()
-    gc.collect()
-    kernel_registry.alive()
 
 
 def step(x, table):
@@ -57,7 +48,7 @@ def test_a_kernel_that_another_process_was_asked_for(name, monkeypatch):
         return jax.jit(jax.vmap(FUSED[name](), (0, None)))(x, table)
 
     first = run()
-    another_process()
+    forget_all()
     monkeypatch.setattr(unrolling, "_program", lambda *a, **k: pytest.fail("unrolled"))
     assert_same(run(), first, 0)
 
@@ -78,21 +69,17 @@ def test_what_is_damaged_is_made_anew(cache, what):
     for _ in range(2):
         assert_same(run(X), jnp.asarray(expected), 1e-6)
         damage(cache, what)
-        another_process()
+        forget_all()
 
 
-def odd(change):
-    """Another head of the files that say how kernels are called, with hashes that are right."""
-
-    def rewrite(cache):
-        for path in (cache / disk.FOLDER).iterdir():
-            line, _, rest = path.read_bytes()[32:].partition(b"\n")
-            head = json.loads(line)
-            if "lanes" in head:
-                text = json.dumps({**head, **change}).encode() + b"\n" + rest
-                path.write_bytes(hashlib.sha256(text).digest() + text)
-
-    return rewrite
+def rewrite(cache, change):
+    """Changes the head of the files that say how kernels are called, with hashes that are right."""
+    for path in (cache / disk.FOLDER).iterdir():
+        line, _, rest = path.read_bytes()[32:].partition(b"\n")
+        head = json.loads(line)
+        if "lanes" in head:
+            text = json.dumps({**head, **change}).encode() + b"\n" + rest
+            path.write_bytes(hashlib.sha256(text).digest() + text)
 
 
 ODD = [
@@ -106,8 +93,8 @@ ODD = [
 def test_a_call_that_is_described_oddly_is_made_anew(cache, change):
     run = jax.jit(veenv.fuse(lambda x: jnp.sin(x) * x[0]))
     first = run(X)
-    odd(change)(cache)
-    another_process()
+    rewrite(cache, change)
+    forget_all()
     assert_same(run(X), first, 0)
 
 
@@ -120,7 +107,7 @@ def test_another_meaning_is_another_function(monkeypatch):
     monkeypatch.setattr(definitions, "_DEFINITIONS", {})
     run = jax.jit(veenv.fuse(lambda x: 2 * SLOPE.bind(x)))
     for slope in (3, 5):
-        another_process()
+        forget_all()
         register_rule(SLOPE, lambda x: slope * x)  # noqa: B023
         assert_same(run(X), jnp.asarray(2 * slope * X), 1e-6)
     definitions._traced.cache_clear()

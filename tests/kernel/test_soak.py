@@ -2,10 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
+
+from tests.processes import said
 
 PROGRAM = """
 import faulthandler, gc, json, random, statistics, sys, threading, time
@@ -84,15 +85,9 @@ print(json.dumps({
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_kernels_for_minutes_on_eight_threads():
     minutes = os.environ.get("VEENV_SOAK_MINUTES", "10")
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, minutes],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-8000:]
-    print(done.stdout)
-    found = json.loads(done.stdout)
+    counted = said(PROGRAM, minutes, timeout=None)
+    print(counted)
+    found = json.loads(counted)
     assert not found["failures"]
     assert min(found["calls"]) > 0
     assert found["alive"] == 0

@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import assert_same, quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit, together
 from veenv.kernel.scalar_program import CannotFuseError
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -78,12 +78,8 @@ def test_windows_of_other_numbers_and_functions():
         lambda x: jnp.convolve(jnp.arange(4), jnp.arange(3)),
         lambda x: jnp.convolve(lax.complex(x[:1], x[2:3]), jnp.array([1j, 2, 3])),
     )  # fmt: skip
-    got, wanted = quick_jit(
-        lambda x: tuple([of(f)(x) for f in functions] for of in (veenv.fuse, jax.jit))
-    )(x)
-    for a, b in zip(*map(jax.tree.leaves, (got, wanted)), strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+    got, wanted = (together(map(of, functions), x) for of in (veenv.fuse, jax.jit))
+    assert_same(got, wanted, 1e-12, atol=0)
 
 
 def test_what_is_too_large_or_has_no_form_is_named():

@@ -15,8 +15,13 @@ quick_jit = evaluated
 """`jax.jit` for programs that run once, as most of the tests: they are not compiled."""
 
 
-def assert_same(got: Any, expected: Any, tol: float = 1e-9, named: str = "") -> None:
-    """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf."""
+def assert_same(
+    got: Any, expected: Any, tol: float = 1e-9, named: str = "", atol: float | None = None
+) -> None:
+    """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf.
+
+    `tol` is the absolute tolerance, too, unless `atol` is given.
+    """
     assert jax.tree.structure(got) == jax.tree.structure(expected), named
     for (path, a), b in zip(
         jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(expected), strict=True
@@ -24,14 +29,20 @@ def assert_same(got: Any, expected: Any, tol: float = 1e-9, named: str = "") -> 
         where = named + jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), where
         a, b = (np.asarray(v, np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
-        np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
+        np.testing.assert_allclose(a, b, tol, tol if atol is None else atol, err_msg=where)
 
 
-def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: float = 1e-9) -> None:
+def together(functions: Iterable[Any], *args: Any) -> list[Any]:
+    """What each function returns at a point, computed by one program."""
+    functions = list(functions)
+    return quick_jit(lambda *a: [f(*a) for f in functions])(*args)
+
+
+def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, **options: Any) -> None:
     """`assert_same` of what each function and its oracle return at a point, in one program."""
     pairs = list(pairs)
     for got, expected in quick_jit(lambda *a: [(f(*a), g(*a)) for f, g in pairs])(*args):
-        assert_same(got, expected, tol)
+        assert_same(got, expected, **options)
 
 
 def dense(tree: Any) -> Any:
@@ -45,8 +56,28 @@ def sparse_beside_dense(
 ) -> tuple[veenv.SparseTensor, np.ndarray]:
     """The sparse Jacobian of a function and JAX's dense one, in one program."""
     ours, theirs = veenv.jacve(fun, sparse_representation=True, **options), oracle(fun)
-    found, expected = quick_jit(lambda *a: (ours(*a), theirs(*a)))(*args)
+    found, expected = together([ours, theirs], *args)
     return found, np.asarray(expected)
+
+
+def check_sparse(
+    fun: Any, *args: Any, stored: int | None = None, rtol: float = 1e-12, atol: float = 1e-12,
+    **options: Any,
+) -> tuple[veenv.SparseTensor, np.ndarray]:  # fmt: skip
+    """Asserts that `sparse_beside_dense`, which it returns, are equal, and how much is stored.
+
+    Args:
+      fun: the function.
+      args: its arguments.
+      stored: number of stored entries; of None as many as are not zero.
+      rtol: relative tolerance.
+      atol: absolute tolerance.
+      options: those of `sparse_beside_dense`.
+    """
+    found, expected = sparse_beside_dense(fun, *args, **options)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol, atol)
+    assert found.nse == (np.count_nonzero(expected) if stored is None else stored)
+    return found, expected
 
 
 def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:

@@ -76,8 +76,7 @@ def fun(request):
 def test_kernels(fun):
     both = lambda f: lambda x: (f(x), f(x).sum())  # noqa: E731
     found = jax.jit(jax.vmap(veenv.fuse(both(fun))))(POINTS)
-    for got, expected in zip(found, quick_jit(jax.vmap(both(PLAIN)))(POINTS), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=2e-5)
+    assert_same(found, quick_jit(jax.vmap(both(PLAIN)))(POINTS), 2e-5, atol=0)
 
 
 def test_derivatives_of_kernels(fun):
@@ -170,12 +169,8 @@ def any_of_batch(name):
 
 def kept_in_batch(name):
     """The first of two if alone, where a test says in a batch: a loop's state once it ended."""
-
-    def rule(args, dims):
-        return jax.vmap(jnp.where, dims)(*args), 0
-
     made = primitive(name, lambda test, x, y: x, abstract=lambda test, x, y: x)
-    batching.primitive_batchers[made] = rule
+    batching.primitive_batchers[made] = lambda args, dims: (jax.vmap(jnp.where, dims)(*args), 0)
     return made
 
 
@@ -201,11 +196,8 @@ def test_what_depends_on_the_batch_is_the_points_own():
 
     points = np.geomspace(1e-3, 50.0, 37, dtype=np.float32)
     expected = jax.jit(jax.vmap(halvings))(points)
-    found = jax.jit(
-        jax.vmap(veenv.fuse(lambda x: halvings(x, lambda x: alone.bind(x, message=""))))
-    )
-    np.testing.assert_array_equal(found(points)[0], expected[0])
-    np.testing.assert_array_equal(found(points)[1], expected[1])
+    kernel = veenv.fuse(lambda x: halvings(x, lambda x: alone.bind(x, message="")))
+    assert_same(jax.jit(jax.vmap(kernel))(points), expected, 0)
     assert len(np.unique(expected[1])) > 5
 
 
@@ -243,9 +235,7 @@ def solve_primitive(name):
 
     ad.primitive_jvps[made] = jvp
     ad.primitive_transposes[made] = lambda ct, a, b: (None, made.bind(a.T, ct))
-    batching.primitive_batchers[made] = lambda args, dims: (
-        jax.vmap(iterated, dims)(*args), 0,
-    )  # fmt: skip
+    batching.primitive_batchers[made] = lambda args, dims: (jax.vmap(iterated, dims)(*args), 0)
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import together
 from tests.sampling import thinned
 
 A = np.arange(1.0, 1 + 4 * 5 * 3, dtype=np.float32).reshape(4, 5, 3)
@@ -65,9 +65,7 @@ def test_entries_are_where_xla_reads_and_writes(fun, x, at):
     """By indices that are known as by those that are arguments, whose entries may be zeros."""
     known = veenv.jacve(lambda x: fun(x, at), sparse_representation=True)
     computed = veenv.jacve(fun, sparse_representation=True)
-    found, late, dense = quick_jit(
-        lambda x, at: (known(x), computed(x, at), jax.jacrev(fun)(x, at))
-    )(x, at)
+    found, late, dense = together([lambda x, _: known(x), computed, jax.jacrev(fun)], x, at)
     np.testing.assert_array_equal(found.todense(), dense)
     np.testing.assert_array_equal(late.todense(), dense)
     assert found.nse == np.count_nonzero(dense)

@@ -37,9 +37,6 @@ class Case:
     zero: bool = False
     slow: bool = False
 
-    def __str__(self) -> str:
-        return self.name
-
     def check(self, num_random: int = 0, seed: int = 0) -> None:
         """Forward, reverse, Markowitz and random orders, compiled, against the oracle.
 

@@ -1,6 +1,8 @@
-"""All cases, by family."""
+"""All cases, by family, and as parameters of tests."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.engine.corpus import (
     batching,
@@ -17,6 +19,7 @@ from tests.engine.corpus import (
     types,
     windows,
 )
+from tests.sampling import thinned
 
 FAMILIES = {
     "elementwise": elementwise.CASES, "dot": contraction.DOTS, "reduction": contraction.REDUCTIONS,
@@ -30,3 +33,17 @@ FAMILIES = {
     "graph": programs.GRAPHS,
 }  # fmt: skip
 """Name of a family → its cases."""
+
+
+def parameters(every: int = 1, of_each_family: bool = False) -> list:
+    """All cases, of which every `every`-th is run by default, or that of each family."""
+    families = [
+        [
+            pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
+            for case in cases
+        ]
+        for family, cases in FAMILIES.items()
+    ]
+    if of_each_family:
+        return [param for params in families for param in thinned(params, every)]
+    return thinned([param for params in families for param in params], every)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.oracles.jacobians import check_sparse, quick_jit, together
 from tests.sampling import thinned
 from veenv.measure.arithmetic import multiplications_in
 
@@ -101,11 +101,8 @@ SIZES = {"brusselator": 32}
 def test_only_true_entries_are_stored(name, x64):
     fun = CASES[name]
     x = np.random.default_rng(3).uniform(0.5, 1.5, size=SIZES.get(name, 12))
-    jacobian, dense = sparse_beside_dense(fun, x)
-    np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
-    true = np.asarray(dense).reshape(-1, x.size) != 0
-    assert jacobian.nse == true.sum()
-    p = jacobian.pattern
+    jacobian, dense = check_sparse(fun, x)
+    p, true = jacobian.pattern, dense.reshape(-1, x.size) != 0
     np.testing.assert_array_equal(np.argwhere(true), np.stack([p.rows, p.cols], axis=1))
 
 
@@ -170,12 +167,8 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
     fun, _ = AT_RUN_TIME["springs"]
     x, i = np.random.default_rng(0).uniform(0.5, 1.5, size=(2, 12)), np.array([[4, 0, 4, 7]] * 2)
     i[1] = i[1, ::-1] + 1
-    tensors, dense = quick_jit(
-        lambda x, i: (
-            jax.vmap(veenv.jacve(fun, sparse_representation=True))(x, i),
-            jax.vmap(jax.jacrev(fun))(x, i),
-        )
-    )(x, i)
+    jacobians = veenv.jacve(fun, sparse_representation=True), jax.jacrev(fun)
+    tensors, dense = together(map(jax.vmap, jacobians), x, i)
     np.testing.assert_allclose(tensors.todense(), dense, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(tensors @ x, jnp.einsum("bij,bj->bi", dense, x), rtol=1e-12)
     one = jax.tree.map(lambda leaf: leaf[0], tensors)

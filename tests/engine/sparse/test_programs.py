@@ -10,32 +10,31 @@ import pytest
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.sparse_programs import point, program
+from tests.sampling import spared
 
 ORDERS = ("reverse", "forward", "markowitz")
-BATCHES = range(0, 1000, 10)
-"""Programs are compiled ten by ten."""
+SEEDS = [(0, 4, 8), *(range(first, first + 10) for first in range(0, 1000, 10))]
+"""One alone, one in a batch and one differentiated, each in another order; all, ten by ten."""
 
 
 def _everything(seed, x, at):
     """(found, expected) of one program: as it is, in a batch, or the gradient of its square."""
     fun, order = program(seed), ORDERS[seed // 3 % 3]
     sparse = veenv.jacve(fun, order, sparse_representation=True)
+    dense = lambda x, at: sparse(x, at).todense()  # noqa: E731
 
     def square(jacobian):
         return lambda x: jnp.sum(jacobian(x, at[0]) ** 2)
 
     if seed % 3 == 0:
-        return sparse(x[0], at[0]).todense(), jax.jacrev(fun)(x[0], at[0])
+        return dense(x[0], at[0]), jax.jacrev(fun)(x[0], at[0])
     if seed % 3 == 1:
         return jax.vmap(sparse)(x, at).todense(), jax.vmap(jax.jacrev(fun))(x, at)
-    gradients = (
-        jax.grad(square(jacobian))(x[0])
-        for jacobian in (lambda *a: sparse(*a).todense(), jax.jacfwd(fun))
-    )
-    return tuple(gradients)
+    return jax.grad(square(dense))(x[0]), jax.grad(square(jax.jacfwd(fun)))(x[0])
 
 
-def _check(seeds):
+@pytest.mark.parametrize("seeds", spared(SEEDS, SEEDS[0]))
+def test_random_programs(seeds, x64):
     points = {seed: point(seed) for seed in seeds}
     results = quick_jit(lambda points: {s: _everything(s, *p) for s, p in points.items()})(points)
     for seed, (found, expected) in results.items():
@@ -43,14 +42,3 @@ def _check(seeds):
         np.testing.assert_allclose(
             found / scale, expected / scale, rtol=0, atol=1e-11, err_msg=f"program {seed}"
         )
-
-
-def test_random_programs(x64):
-    """One alone, one in a batch and one differentiated, each in another order."""
-    _check((0, 4, 8))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", BATCHES)
-def test_a_thousand_random_programs(first, x64):
-    _check(range(first, first + 10))

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.oracles.jacobians import check_sparse, quick_jit
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -45,19 +45,11 @@ def ruled(fun, kind: str):
     return own
 
 
-def check(fun, x, stored: int) -> veenv.SparseTensor:
-    """As JAX has it, and so many entries."""
-    found, expected = sparse_beside_dense(fun, x)
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-12)
-    assert found.nse == stored
-    return found
-
-
 @pytest.mark.parametrize("name", RULED)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_are_followed(name: str, kind: str):
     fun, stored = RULED[name]
-    check(ruled(fun, kind), jnp.arange(1.0, 11) / 7, stored)
+    check_sparse(ruled(fun, kind), jnp.arange(1.0, 11) / 7, stored=stored)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +61,7 @@ def test_rules_in_rules_in_a_batch_of_several_operands(kind: str):
         z = z.reshape(3, 9)
         return jax.vmap(outer)(z[:, :5], z[:, 5:])
 
-    check(fun, jnp.arange(1.0, 28) / 9, 3 * (8 + 4))
+    check_sparse(fun, jnp.arange(1.0, 28) / 9, stored=3 * (8 + 4))
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -88,7 +80,7 @@ def test_rules_in_loops(kind: str):
     def fun(x):
         return lax.scan(lambda c, _: (shift(c) * 0.4, c[0]), x, None, length=3)[0]
 
-    check(fun, jnp.arange(1.0, 8) / 9, 7)
+    check_sparse(fun, jnp.arange(1.0, 8) / 9, stored=7)
 
 
 def test_indices_of_a_rule_may_be_known_where_it_is_called():
@@ -101,7 +93,7 @@ def test_indices_of_a_rule_may_be_known_where_it_is_called():
         x, at = primals
         return pick(x, at), 2 * x[at] * tangents[0][at]
 
-    check(lambda x: pick(x, 2 * jnp.arange(4)), jnp.arange(1.0, 10) / 9, 4)
+    check_sparse(lambda x: pick(x, 2 * jnp.arange(4)), jnp.arange(1.0, 10) / 9, stored=4)
 
 
 def test_batches_stay_batches_through_second_derivatives_of_determinants():
@@ -111,7 +103,7 @@ def test_batches_stay_batches_through_second_derivatives_of_determinants():
         return jax.vmap(jax.grad(lambda f: jnp.log(jnp.linalg.det(f))))(z.reshape(4, 3, 3)).ravel()
 
     x = np.random.default_rng(1).normal(size=(4, 3, 3)) + 3 * np.eye(3)
-    check(fun, jnp.asarray(x).ravel(), 4 * 81)
+    check_sparse(fun, jnp.asarray(x).ravel(), stored=4 * 81)
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "there and back"])

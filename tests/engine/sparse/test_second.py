@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit, together
 from tests.sampling import spared
 
 FIRST, SECOND = np.triu_indices(4, 1)
@@ -57,15 +57,9 @@ X = np.random.default_rng(2).uniform(0.5, 1.5, size=12)
 
 @pytest.mark.parametrize("fun", [pairs, network, chain])
 def test_hessians(fun, x64):
-    sparse, dense, expected = quick_jit(
-        lambda x: (
-            veenv.hessian(fun, sparse_representation=True)(x),
-            veenv.hessian(fun)(x),
-            jax.hessian(fun)(x),
-        )
-    )(X)
-    np.testing.assert_allclose(dense, expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(np.asarray(sparse), expected, rtol=1e-10, atol=1e-10)
+    sparse = veenv.hessian(fun, sparse_representation=True)
+    ours = veenv.hessian(fun), lambda x: sparse(x).todense()
+    assert_compiled_same([(hessian, jax.hessian(fun)) for hessian in ours], X, tol=1e-10)
 
 
 @pytest.mark.parametrize(("argnums", "transform"), [(1, lambda g: g), ((1, 0), jax.jit)])
@@ -108,7 +102,7 @@ def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
     def fun(x):
         return odd(x[np.array([1, 0, 2])]) + jnp.sum(x**3)
 
-    found, expected = quick_jit(lambda x: (veenv.hessian(fun)(x), jax.hessian(fun)(x)))(X[:3])
+    found, expected = together([veenv.hessian(fun), jax.hessian(fun)], X[:3])
     assert (expected != expected.T).any()
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -124,7 +118,7 @@ def test_derivatives_that_assume_symmetry_need_not_be_symmetric(x64):
 
     args = 2.0, 0.3, 0.4, 1.5
     both = [h(fun, argnums=(0, 1, 2, 3)) for h in (veenv.hessian, jax.hessian)]
-    found, expected = map(np.array, quick_jit(lambda *a: [h(*a) for h in both])(*args))
+    found, expected = map(np.array, together(both, *args))
     assert np.abs(expected - expected.T).max() > 0.1
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -135,18 +129,13 @@ def test_laplacians(fun, x64):
         hessian = jax.hessian(fun)(x)
         return jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), hessian)
 
-    found, expected = quick_jit(lambda x: (veenv.laplacian(fun)(x), of_hessian(x)))(X)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), found, expected
-    )
+    assert_compiled_same([(veenv.laplacian(fun), of_hessian)], X, tol=1e-10)
 
 
 def test_laplacians_through_indices_at_run_time(x64):
-    at = np.array([0, 5, 7, 5])
-    found, expected = quick_jit(
-        lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
-    )(X, at)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    trace = lambda x, at: jnp.trace(jax.hessian(segments)(x, at))  # noqa: E731
+    pairs = [(veenv.laplacian(segments), trace)]
+    assert_compiled_same(pairs, X, np.array([0, 5, 7, 5]), tol=1e-10, atol=0)
 
 
 def test_laplacians_of_joined_arrays_carry_few_slopes(x64):

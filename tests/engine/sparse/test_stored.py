@@ -13,9 +13,11 @@ import veenv
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
 from tests.oracles.jacobians import quick_jit
+from tests.sampling import spared
 
 pytestmark = pytest.mark.usefixtures("x64")
 
+CASES = {f"{family}-{case.name}": case for family, cases in FAMILIES.items() for case in cases}
 QUICK = {"sort-sort_pairs", "gather-one_hot_lookup", "conv-batch_groups", "vmap-psum"}
 QUICK |= {"linalg-cholesky", "loop-scan_outputs", "branch-switch_clamped"}
 QUICK |= {"complex-shapes", "complex-where_gather"}
@@ -34,14 +36,6 @@ MORE = {
     "pool-gradient_of_max_pool": "which element a window takes is computed",
 }  # fmt: skip
 """What stores more than 1.05 times as much, and why."""
-
-
-def _parameters() -> list:
-    names = {f"{family}-{case.name}": case for family, cases in FAMILIES.items() for case in cases}
-    return [
-        pytest.param(name, case, id=name, marks=[pytest.mark.slow] * (name not in QUICK))
-        for name, case in names.items()
-    ]
 
 
 def _elsewhere(x, number: int):
@@ -73,8 +67,9 @@ def _there(block: np.ndarray) -> np.ndarray:
     return size > 1e-13 * size.max(initial=0)
 
 
-@pytest.mark.parametrize(("name", "case"), _parameters())
-def test_stored_entries(name: str, case: Case):
+@pytest.mark.parametrize("name", spared(CASES, *QUICK))
+def test_stored_entries(name: str):
+    case = CASES[name]
     sparse = quick_jit(veenv.jacve(case.fun, "reverse", case.argnums, sparse_representation=True))
     oracle = quick_jit(case.oracle(case.fun, case.argnums))
     points = _points(name, case)

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse as scipy_sparse
 
 import veenv
-from tests.oracles.jacobians import quick_jit
+from tests.oracles.jacobians import quick_jit, sparse_beside_dense, together
 from tests.sampling import spared
 
 N = 6
@@ -37,10 +37,7 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 @pytest.fixture(params=spared(FUNCTIONS, "banded", "grid"))
 def both(request, x64):
     """A Jacobian, sparse and dense."""
-    fun = FUNCTIONS[request.param]
-    return quick_jit(
-        lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x))
-    )(X)
+    return sparse_beside_dense(FUNCTIONS[request.param], X)
 
 
 def test_formats(both):
@@ -140,12 +137,8 @@ def test_equal_patterns_are_one_for_jit(x64):
 def test_a_batch(name, x64):
     fun = FUNCTIONS[name]
     xs = np.stack([X, X[::-1]])
-    batch, dense = quick_jit(
-        lambda x: (
-            jax.vmap(veenv.jacve(fun, sparse_representation=True))(x),
-            jax.vmap(jax.jacrev(fun))(x),
-        )
-    )(xs)
+    jacobians = veenv.jacve(fun, sparse_representation=True), jax.jacrev(fun)
+    batch, dense = together(map(jax.vmap, jacobians), xs)
     assert batch.shape == dense.shape
     np.testing.assert_allclose(batch.todense(), dense, **CLOSE)
     products = np.einsum("b...j,bj->b...", dense, xs)

@@ -17,11 +17,15 @@ from scripts.benchmarks.functions.writings import (
     turn_of,
     writings,
 )
-from tests.oracles.jacobians import quick_jit, sparse_beside_dense
+from tests.engine.sparse.test_points import equations_of
+from tests.oracles.jacobians import (
+    assert_compiled_same,
+    check_sparse,
+    quick_jit,
+    sparse_beside_dense,
+)
 from tests.sampling import spared
 from veenv.engine.repeated import batched_region
-from veenv.engine.repeated.outlining import outline_regions
-from veenv.graph.program import trace
 from veenv.rules import walk
 
 pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.kernels]
@@ -59,19 +63,11 @@ def by_inner_axes(f, *args):
     return jax.vmap(f, in_axes=-1, out_axes=-1)(*(jnp.asarray(x).T for x in args)).T
 
 
-def equations_of(fun, x):
-    """The names of a function's equations, with what is the same at each point as one."""
-    program = trace(fun, (jnp.asarray(x),))
-    return [e.primitive.name for e in outline_regions(program, lambda fun, argnums: fun).equations]
-
-
 def check(fun, x, *, most: int, blocks: int):
     """Values and stored entries are true, parts are found, and the traced program is short."""
     flat = lambda x: fun(x).ravel()  # noqa: E731
     jacobian = veenv.jacve(flat, sparse_representation=True)
-    found, expected = sparse_beside_dense(flat, x, oracle=jax.jacfwd)
-    np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
-    assert found.nse == np.count_nonzero(expected)
+    check_sparse(flat, x, oracle=jax.jacfwd, rtol=1e-9, atol=1e-11)
     assert equations_of(flat, x).count(batched_region.NAME) == blocks
     jaxpr = jax.make_jaxpr(jacobian)(jnp.asarray(x))
     moved = walk.dependent(jaxpr, jaxpr.jaxpr.invars)
@@ -286,9 +282,7 @@ def test_dense_shooting_is_scattered_blocks():
     dense = jax.make_jaxpr(veenv.jacve(fun))(jnp.asarray(x))
     lengths = [v.aval.size for e in walk.every(dense) for v in e.outvars]
     assert sum(n >= 300 * 452 for n in lengths) <= 4
-    np.testing.assert_allclose(
-        quick_jit(veenv.jacve(fun))(x), quick_jit(jax.jacfwd(fun))(x), atol=1e-12
-    )
+    assert_compiled_same([(veenv.jacve(fun), jax.jacfwd(fun))], x, tol=1e-7, atol=1e-12)
 
 
 def test_what_a_guard_shuts_out_meets_no_infinity_of_the_next_stage():
@@ -355,9 +349,8 @@ def test_six_writings_of_a_problem_have_one_jacobian(name):
     every, x = sampled(name)
     with jax.numpy_rank_promotion("allow"):
         expected = quick_jit(jax.jacfwd(every["vmap"]))(x)
+        atol = 1e-11 * np.abs(expected).max()
         for fun in every.values():
             found = quick_jit(veenv.jacve(fun, sparse_representation=True))(x)
-            np.testing.assert_allclose(
-                found.todense(), expected, atol=1e-11 * np.abs(expected).max()
-            )
+            np.testing.assert_allclose(found.todense(), expected, atol=atol)
             assert found.nse == np.count_nonzero(np.abs(expected) > 1e-13)

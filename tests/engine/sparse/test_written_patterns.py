@@ -10,22 +10,25 @@ from jax import lax
 import veenv
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.patterns import points, written
+from tests.sampling import spared
 
 FULL = 0.95
 """A Jacobian of which so much can be there is stored as a dense one."""
 
 
-def _check(seeds):
+SEEDS = [(5, 7, 10, 14, 16, 19, 23, 34, 57), *(range(n, n + 20) for n in range(0, 320, 20))]
+"""Of some brief programs, and of three hundred."""
+
+
+@pytest.mark.parametrize("seeds", spared(SEEDS, SEEDS[0]))
+def test_patterns_of_random_programs(seeds, x64):
     programs = {seed: written(seed) for seed in seeds}
 
-    def both(x):
-        each = {
-            seed: (veenv.jacve(p.fun, sparse_representation=True), jax.jacrev(p.fun))
-            for seed, p in programs.items()
-        }
-        return {seed: (ours(x[0]), lax.map(jax_, x)) for seed, (ours, jax_) in each.items()}
+    def both(fun, x):
+        return veenv.jacve(fun, sparse_representation=True)(x[0]), lax.map(jax.jacrev(fun), x)
 
-    for seed, (found, expected) in quick_jit(both)(points(seeds[0])).items():
+    every = quick_jit(lambda x: {seed: both(p.fun, x) for seed, p in programs.items()})
+    for seed, (found, expected) in every(points(seeds[0])).items():
         says = f"program {seed}: {', '.join(programs[seed].names)}"
         there, scale = programs[seed].there, 1 + np.abs(expected).max()
         assert not (np.abs(expected) > 0).any(axis=0)[~there].any(), says
@@ -42,14 +45,3 @@ def _entries(term) -> int:
     """How many a summand has; where their places are computed, some may have none."""
     places = np.stack(term.traced_coordinates())
     return len(np.unique(places[:, (places >= 0).all(axis=0)], axis=1).T)
-
-
-def test_patterns_of_some_random_programs(x64):
-    """Brief ones."""
-    _check((5, 7, 10, 14, 16, 19, 23, 34, 57))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 320, 20))
-def test_patterns_of_three_hundred_random_programs(first, x64):
-    _check(range(first, first + 20))
