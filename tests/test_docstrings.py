@@ -13,10 +13,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "veenv.agents"]
 """What they export is public."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import veenv
+from tests.paths import ROOT
 from veenv.agents.cli import entry
 
 PATHS = re.compile("scripts/|docs/")
-ROOT = Path(__file__).parents[1]
 FUNCTION, POINT = lambda x: jnp.sin(x) * x, jnp.ones(3)
 
 

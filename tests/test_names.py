@@ -6,13 +6,11 @@ import importlib
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from scripts.docs.architecture import modules
-
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 NOT_ATTRIBUTES = {"veenv.search_methods"}
 """Dotted names that are no Python names: a group of entry points."""

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +15,9 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.paths import DOCS
 from tests.sampling import thinned
 
-DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "internals" / "edge_cases.md"]
 OTHER_ORDERS = ("forward", "markowitz")
 

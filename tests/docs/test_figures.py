@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 import veenv
 from scripts.docs import pages
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 RATIO = "ratio (10 … 90 %)"
 RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
 

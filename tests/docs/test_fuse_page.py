@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from scripts.benchmarks.functions.steps import STEPS, valued
-from tests.docs.pages import ROOT, blocks_of, run_block
+from tests.docs.pages import blocks_of, run_block
+from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")
 RECIPES = {

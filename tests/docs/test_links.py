@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
 
+from tests.paths import ROOT
 from veenv.search.plugins import GROUP
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = "(?:veenv|agents|scripts|tests|docs)"
 NAMED = rf"\b{FOLDERS}/[a-z_\d/]+\.[a-z]+\b|(?<=`){FOLDERS}/[\w/.-]*(?=`)"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks_of, run_block
+from tests.docs.pages import blocks_of, run_block
+from tests.paths import ROOT
 
 PAGES = [
     "CONTRIBUTING.md",

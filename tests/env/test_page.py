@@ -1,16 +1,15 @@
 """Pages of the environment: code prints what its comments say, and sizes are the true ones."""
 
 import re
-from pathlib import Path
 
 import jax
 import pytest
 
+from tests.paths import DOCS
 from veenv.env import Spec, VertexEnv
 from veenv.graph.graph import COST_MODELS
 from veenv.tasks import list_tasks
 
-DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "environment.md"
 built_in = list_tasks()
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from pathlib import Path
 
 import jax
 import pytest
 
+from tests.paths import ROOT
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import save_weights
 from veenv.env.factory import task_graph
-
-ROOT = Path(__file__).parents[2]
 
 
 def call(monkeypatch, *args):

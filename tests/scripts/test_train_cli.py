@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from veenv import Order
 from veenv.agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from veenv.agents.config.help import HEADINGS
@@ -18,7 +19,6 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import options
 from veenv.env.factory import task_graph
 
-ROOT = Path(__file__).parents[2]
 SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
 
 

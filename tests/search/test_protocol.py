@@ -7,7 +7,6 @@ import json
 import runpy
 import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.paths import ROOT
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import save_weights
 from veenv.agents.training.inputs import Played
@@ -22,7 +22,6 @@ from veenv.env import TaskDistribution, random_action
 from veenv.search import search
 from veenv.search.evaluation import Evaluation
 
-ROOT = Path(__file__).parents[2]
 NAMES = ["Robertson", "KerrMetric", "PropaneCombustion"]
 
 
