@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -55,7 +56,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 SEARCHES = (
-    "tests/search/", "tests/orders/", "tests/agents/test_large.py", "tests/agents/test_policy.py",
+    "tests/search/", "tests/orders/", "tests/agents/test_policy.py",
     "tests/graph/test_reverse_only.py", "tests/scripts/test_evaluate.py",
 )  # fmt: skip
 """Tests that need the kernels of the searches, which take a minute to compile."""
@@ -120,6 +121,14 @@ def precision(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs one test twice, in float32 and in float64; the value is the float type's name."""
     with jax.enable_x64(request.param):
         yield "float64" if request.param else "float32"
+
+
+@pytest.fixture(scope="session")
+def task_graph() -> Callable[[str], Any]:
+    """The graph of a task, traced once a session: ``task_graph(name)``."""
+    from veenv.env import factory
+
+    return functools.cache(factory.task_graph)
 
 
 @pytest.fixture(scope="session")

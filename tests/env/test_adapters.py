@@ -68,11 +68,11 @@ def arrays(x):
 
 
 @pytest.fixture
-def checked(request, graph_of_task):
+def checked(request, task_graph):
     """The graph of a task, or of the small function of arrays or of numbers."""
     if request.param == "arrays":
         return make_graph(lambda *x: arrays(x), (0, 1))(jnp.ones((3, 3)), jnp.ones(3))
-    return small_graph(kept_outputs) if request.param == "numbers" else graph_of_task(request.param)
+    return small_graph(kept_outputs) if request.param == "numbers" else task_graph(request.param)
 
 
 CHECKED = ["arrays", "numbers", "mlp", "PropaneCombustion", "LIF"]
@@ -126,8 +126,8 @@ def test_check_env_finds_faults(kind, message, graph):
         pytest.param("LIF", {"shaping": "classical", "normalise": True}, marks=pytest.mark.slow),
     ],
 )
-def test_lowers_for_tpu_cuda_and_cpu(name, options, graph_of_task):
-    env = VertexEnv(graph_of_task(name), **options)
+def test_lowers_for_tpu_cuda_and_cpu(name, options, task_graph):
+    env = VertexEnv(task_graph(name), **options)
     _, state = env.reset()
     platforms = ["tpu", "cuda", "cpu"]
     step = jax.export.export(jax.jit(env.step), platforms=platforms)

@@ -23,8 +23,8 @@ from veenv.structure.structure import add
 
 
 @pytest.fixture(scope="module")
-def env(graph_of_task):
-    return VertexEnv(graph_of_task("HumanHeartDipole"))
+def env(task_graph):
+    return VertexEnv(task_graph("HumanHeartDipole"))
 
 
 @pytest.fixture(scope="module")

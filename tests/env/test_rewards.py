@@ -46,9 +46,9 @@ RETURNS = [
     spared(RETURNS, RETURNS[0]),
 )
 def test_every_episode_returns_the_unshaped_return_plus_a_constant(
-    name, cost, options, graph_of_task
+    name, cost, options, task_graph
 ):
-    graph = graph_of_task(name)
+    graph = task_graph(name)
     env = VertexEnv(graph, cost, **options)
     reference, scale = constants(graph, cost, options)
     step, rng = jax.jit(env.transition), np.random.default_rng(0)
@@ -74,8 +74,8 @@ def test_every_episode_returns_the_unshaped_return_plus_a_constant(
 
 
 @pytest.mark.parametrize("shaping", ["forward", "reverse", "markowitz"])
-def test_the_reference_order_earns_nothing_at_any_step(shaping, graph_of_task):
-    graph = graph_of_task("PropaneCombustion")
+def test_the_reference_order_earns_nothing_at_any_step(shaping, task_graph):
+    graph = task_graph("PropaneCombustion")
     env = VertexEnv(graph, shaping=shaping)
     state, step = env.init(), jax.jit(env.transition)
     order = getattr(graph, shaping)()
