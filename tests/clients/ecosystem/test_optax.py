@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.clients.ecosystem.check import check, parameters
+from tests.clients.ecosystem.check import jacobian_test
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -68,6 +68,4 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)
