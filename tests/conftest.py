@@ -138,6 +138,22 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[Callable[[], Any]], str]:
+    """Runs a command that has wrong input: exit code 2, and the one line that it says."""
+
+    def complaint_of(command: Callable[[], Any]) -> str:
+        with pytest.raises(SystemExit) as ended:
+            command()
+        assert ended.value.code == 2
+        said, complaint = capsys.readouterr()
+        assert said == ""
+        assert complaint.count("\n") == 1
+        return complaint
+
+    return complaint_of
+
+
+@pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compiles with XLA's usual optimisations what one test makes, and what processes of it do.
 

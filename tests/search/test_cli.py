@@ -106,14 +106,8 @@ def test_a_function_is_searched(monkeypatch, capsys):
         (("--function", "jax.numpy:sin", "--args", "(1.0, 2.0)"), "cannot be traced"),
     ],
 )
-def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
-    with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, *arguments)
-    assert ended.value.code == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""
+def test_wrong_input_takes_one_line(monkeypatch, refused, arguments, message):
+    assert message in refused(lambda: run(monkeypatch, *arguments))
 
 
 def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
