@@ -64,9 +64,9 @@ def test_the_first_legal_action_is_the_forward_order(task_graph):
     assert row.costs == (graph.cost(graph.forward(), "operations"),)
 
 
-def test_searches_networks_and_files_are_policies(tmp_path):
+def test_searches_networks_and_files_are_policies(tmp_path, task_graph):
     [row] = veenv.evaluate("markowitz", "KerrMetric").rows
-    assert row.order == veenv.make_graph(*_kerr())(*_point()).markowitz()
+    assert row.order == task_graph("KerrMetric").markowitz()
     network = GraphNetwork(hidden=4, key=jax.random.key(0))
     save_weights(tmp_path / "weights.eqx", network)
     one, other = (veenv.evaluate(p, "Robertson", samples=3) for p in (network, str(tmp_path)))
@@ -75,15 +75,6 @@ def test_searches_networks_and_files_are_policies(tmp_path):
     with pytest.raises(ValueError, match="read observation='adjacency', got 'graph'"):
         veenv.evaluate(network, graphs)
     assert veenv.evaluate(at_random, graphs, samples=1).tasks == "Robertson"
-
-
-def _kerr():
-    task = veenv.tasks.get("KerrMetric")
-    return task.fun, task.argnums
-
-
-def _point():
-    return veenv.tasks.get("KerrMetric").example_args()
 
 
 @pytest.mark.parametrize("asks", ["both", "state", "partial", "object"])

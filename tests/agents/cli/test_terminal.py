@@ -11,6 +11,7 @@ import pytest
 import veenv
 from veenv.agents.cli.commands import report, train, validate
 from veenv.agents.config.args import printable
+from veenv.env.factory import task_graph
 
 NASTY = "\x1b[31mred\x07\x9b2J a\rb \u202eback\x00"
 """Colour, bell, clearing, a line that overwrites another, a text that runs backwards."""
@@ -28,8 +29,7 @@ def test_lines_stay_and_controls_are_shown():
 @pytest.fixture
 def hostile(tmp_path):
     """An order file of Robertson whose texts are nasty."""
-    task = veenv.tasks.get("Robertson")
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = task_graph("Robertson")
     path = tmp_path / f"order-{NASTY[:8]}.json"
     veenv.Order.from_graph(graph, graph.reverse(), NASTY, NASTY).save(path)
     return path
