@@ -39,18 +39,6 @@ def learn(network, opt_state, batch, config, key, progress):
     return fit(loss, network, opt_state, batch, config, key, progress, place(6, 1))
 
 
-def same(a, b):
-    """Whether two networks have equal parameters."""
-    return all(
-        np.array_equal(x, y)
-        for x, y in zip(
-            jax.tree.leaves(eqx.filter(a, eqx.is_array)),
-            jax.tree.leaves(eqx.filter(b, eqx.is_array)),
-            strict=True,
-        )
-    )
-
-
 def test_loss_where_nothing_has_moved_yet(start):
     state, [batch] = start
     batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
@@ -80,7 +68,7 @@ def test_gradients_that_are_not_finite_are_skipped(start):
     network, opt_state, stats = learn(
         state.network, state.opt_state, broken, CONFIG, jax.random.key(0), jnp.float32(0.0)
     )
-    assert same(network, state.network)
+    assert eqx.tree_equal(network, state.network)
     chex.assert_trees_all_equal(opt_state, state.opt_state)
     assert stats["not_finite"] == stats["minibatches"] > 0
 
@@ -120,7 +108,7 @@ def test_train_step_is_deterministic_and_compiles_once(trainer, both):
             state, update = trainer.step(state, progress)
         results.append((state.network, update))
     assert trainer._step._cache_size() == 1
-    assert same(results[0][0], results[1][0])
+    assert eqx.tree_equal(results[0][0], results[1][0])
     chex.assert_trees_all_equal(results[0][1], results[1][1])
     assert trainer.num_envs == 6
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)

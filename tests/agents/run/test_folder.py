@@ -5,12 +5,11 @@ import errno
 import json
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.agents.conftest import lasting
+from tests.agents.conftest import bits, lasting
 from veenv import Order
 from veenv.agents.run.checkpoints import Restored
 from veenv.agents.run.folder import RunFolder, identity_of
@@ -46,11 +45,6 @@ def open_folder(trainer, both, tmp_path):
     yield opened, said
     for folder in folders:
         folder.close()
-
-
-def bits(state):
-    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
-    return [np.asarray(x).tobytes() for x in leaves]
 
 
 def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
