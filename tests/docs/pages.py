@@ -1,7 +1,8 @@
-"""Code of pages that says what it prints."""
+"""Code of pages that says what it prints, and the results that they show."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -25,3 +26,10 @@ def run_block(
     exec(compile(block, page, "exec"), names)
     expected = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected
+
+
+def rows_of(result: str) -> list[dict[str, str]]:
+    """The rows of the first table of a committed result, as dictionaries by column."""
+    file = ROOT / "docs" / "results" / f"{result}.json"
+    table = json.loads(file.read_text(encoding="utf-8"))["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]

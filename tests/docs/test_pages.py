@@ -105,8 +105,7 @@ def test_a_warning_fails_the_build(small_site, tmp_path):
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     done = build(tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    for page in [tmp_path / "reference.html"]:
-        assert "<blockquote>" not in page.read_text(encoding="utf-8"), page
+    assert "<blockquote>" not in (tmp_path / "reference.html").read_text(encoding="utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', text)

@@ -1,28 +1,24 @@
 """Pages of the environment: code prints what its comments say, and sizes are the true ones."""
 
-import re
-
 import jax
 import pytest
 
+from tests.docs.pages import blocks_of, run_block
 from tests.paths import DOCS
 from veenv.env import Spec, VertexEnv
 from veenv.graph.graph import COST_MODELS
 from veenv.tasks import list_tasks
 
-PAGE = DOCS / "environment.md"
+PAGE = "docs/environment.md"
 built_in = list_tasks()
 
 
 @pytest.mark.whole
 def test_the_code_prints_what_its_comments_say(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    code = "\n".join(blocks)
+    names: dict = {}
     with jax.numpy_dtype_promotion("standard"):
-        exec(compile(code, str(PAGE), "exec"), {})
-    expected = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
-    assert len(expected) >= len(blocks)
-    assert capsys.readouterr().out.splitlines() == expected
+        for block in blocks_of(PAGE):
+            run_block(block, names, PAGE, capsys)
 
 
 def state_bytes(spec):
