@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -43,7 +42,4 @@ PACKAGES = sorted(name for name, path in modules().items() if path.name == "__in
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_name_of_a_package_resolves(package):
-    module = importlib.import_module(package)
-    for name in getattr(module, "__all__", ()):
-        getattr(module, name)
     exec(f"from {package} import *", {})

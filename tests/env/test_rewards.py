@@ -26,12 +26,8 @@ def classical(graph, cost):
 def constants(graph, cost, options):
     """The reference order's cost and the scale."""
     best = classical(graph, cost)
-    reference = {
-        None: 0,
-        "reverse": graph.cost(graph.reverse(), cost),
-        "classical": best,
-    }[options.get("shaping")]
-    return reference, max(1, best) if options.get("normalise") else 1
+    by_shaping = {None: 0, "reverse": graph.cost(graph.reverse(), cost), "classical": best}
+    return by_shaping[options.get("shaping")], max(1, best) if options.get("normalise") else 1
 
 
 RETURNS = [
@@ -41,13 +37,8 @@ RETURNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "cost", "options"),
-    spared(RETURNS, RETURNS[0]),
-)
-def test_every_episode_returns_the_unshaped_return_plus_a_constant(
-    name, cost, options, task_graph
-):
+@pytest.mark.parametrize(("name", "cost", "options"), spared(RETURNS, RETURNS[0]))
+def test_every_episode_returns_the_unshaped_return_plus_a_constant(name, cost, options, task_graph):
     graph = task_graph(name)
     env = VertexEnv(graph, cost, **options)
     reference, scale = constants(graph, cost, options)
