@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -33,3 +36,11 @@ def rows_of(result: str) -> list[dict[str, str]]:
     file = ROOT / "docs" / "results" / f"{result}.json"
     table = json.loads(file.read_text(encoding="utf-8"))["tables"][0]
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def example(name: str) -> ModuleType:
+    """A program of docs/examples as a module."""
+    spec: Any = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

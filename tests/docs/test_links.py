@@ -21,17 +21,11 @@ def anchors(page):
     return {re.sub(r"[-\s]+", "-", heading) for heading in plain}
 
 
-def without_code(text):
-    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-
-
 def named(pattern, pages=PAGES):
     """The pages, and what in them a pattern finds outside of code."""
-    return [
-        (page, found)
-        for page in pages
-        for found in sorted(set(re.findall(pattern, without_code(page.read_text("utf-8")))))
-    ]
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+        yield from ((page, found) for found in sorted(set(re.findall(pattern, text))))
 
 
 def test_links_lead_to_files_and_headings():
