@@ -22,13 +22,11 @@ import veenv
 from tests.oracles import by_numpy
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import on_seeds, spared
-from tests.test_invariant import orders_of, prepared
+from tests.test_invariant import TASKS, orders_of, prepared
 from veenv.engine import elimination
 from veenv.env import Spec, VertexEnv
 from veenv.env.factory import task_graph
 from veenv.graph.graph import COST_MODELS
-
-TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
 
 @dataclass(frozen=True)

@@ -106,18 +106,14 @@ def test_batches_of_graphs_and_of_moves_nest_in_any_way():
     for k, of_graph in enumerate(params):
         for slot in range(2):
             one = move(of_graph, slot)
-            assert int(one.cost) == graphs[k].costs(_starting_with(graphs[k], slot))[0]
+            ids = [*graphs[k].eliminable]
+            assert int(one.cost) == graphs[k].costs([ids.pop(slot), *ids])[0]
             flags = np.unpackbits(np.asarray(one.core.sources).view(np.uint8), bitorder="little")
             flags = flags.reshape(env.spec.columns, -1)[:, : env.spec.rows]
             np.testing.assert_array_equal(flags, np.asarray(one.core.codes).T != 0)
             for batch, at in ((by_graph, (k, slot)), (by_move, (slot, k)), (by_both, (k, slot))):
                 found = jax.tree.map(lambda x, at=at: x[at], batch)
                 jax.tree.map(np.testing.assert_array_equal, found, one)
-
-
-def _starting_with(graph, slot):
-    ids = list(graph.eliminable)
-    return [ids.pop(slot), *ids]
 
 
 def test_more_than_four_axes_are_refused():

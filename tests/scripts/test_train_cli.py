@@ -19,9 +19,6 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import options
 from veenv.env.factory import task_graph
 
-SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
-
-
 TOO_MUCH = r".* at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the"
 
 
@@ -91,13 +88,6 @@ def test_help_has_an_example_then_every_option_in_a_group(monkeypatch, capsys):
 
 UPDATES = 10
 STEPS = 24 * UPDATES  # 4 environments of 6 moves
-AGAIN = ("--seed", "3", "--checkpoint-updates", "3")
-
-
-def run_folder(out: Path) -> Path | None:
-    """The folder of the only run, once its settings are written."""
-    found = list(out.glob("*/*/config.toml"))
-    return found[0].parent if found else None
 
 
 def rows(folder: Path) -> list[dict]:
@@ -114,14 +104,14 @@ def whole_run(out: Path, *args: str) -> tuple[Path, str]:
     ):
         script(patch, *args, "--out", str(out), "--timing", "0")
     assert ended.value.code == 0
-    folder = run_folder(out)
-    assert folder is not None
-    return folder, said.getvalue()
+    [config] = out.glob("*/*/config.toml")
+    return config.parent, said.getvalue()
 
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory) -> tuple[Path, str]:
-    args = ("--task", "Robertson", *SMALL[2:], "--steps", str(STEPS), *AGAIN)
+    args = f"--task Robertson --num-envs 4 --hidden 8 --steps {STEPS} --seed 3".split()
+    args += ["--checkpoint-updates", "3"]
     return whole_run(tmp_path_factory.mktemp("small") / "runs", *args)
 
 
