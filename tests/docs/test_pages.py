@@ -15,28 +15,12 @@ from tests.docs.pages import blocks_of, run_block
 from tests.paths import ROOT
 
 PAGES = [
-    "CONTRIBUTING.md",
-    "README.md",
-    "docs/accelerators.md",
-    "docs/choose.md",
-    "docs/comparison.md",
-    "docs/errors.md",
-    "docs/gymnasium.md",
-    "docs/index.md",
-    "docs/internals/edge_cases.md",
-    "docs/internals/engine.md",
-    "docs/internals/kernel.md",
-    "docs/internals/learning.md",
-    "docs/internals/proofs.md",
-    "docs/jacobians.md",
-    "docs/leaderboard.md",
-    "docs/libraries.md",
-    "docs/networks.md",
-    "docs/orders.md",
-    "docs/tasks.md",
-    "docs/training.md",
-    "docs/tune.md",
-]
+    "CONTRIBUTING.md", "README.md", "docs/accelerators.md", "docs/choose.md", "docs/comparison.md",
+    "docs/errors.md", "docs/gymnasium.md", "docs/index.md", "docs/internals/edge_cases.md",
+    "docs/internals/engine.md", "docs/internals/kernel.md", "docs/internals/learning.md",
+    "docs/internals/proofs.md", "docs/jacobians.md", "docs/leaderboard.md", "docs/libraries.md",
+    "docs/networks.md", "docs/orders.md", "docs/tasks.md", "docs/training.md", "docs/tune.md",
+]  # fmt: skip
 
 
 @pytest.mark.whole
