@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,12 +139,12 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[Callable[[], Any]], str]:
-    """Runs a command that has wrong input: exit code 2, and the one line that it says."""
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a command that has wrong input: exit code 2, and the one line that it says."""
 
-    def complaint_of(command: Callable[[], Any]) -> str:
+    def complaint_of(command: Callable[..., Any], *args: Any) -> str:
         with pytest.raises(SystemExit) as ended:
-            command()
+            sys.exit(command(*args))  # as a script ends with what its main returns
         assert ended.value.code == 2
         said, complaint = capsys.readouterr()
         assert said == ""

@@ -70,4 +70,4 @@ def test_a_network_beside_other_ways(weights, monkeypatch, capsys):
 )
 def test_wrong_input_is_one_line_and_code_2(args, message, weights, monkeypatch, refused):
     args = [weights if arg == "WEIGHTS" else arg for arg in args]
-    assert re.search(message, refused(lambda: call(monkeypatch, *args)))
+    assert re.search(message, refused(call, monkeypatch, *args))

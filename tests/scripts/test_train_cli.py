@@ -61,7 +61,7 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
 )
 def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    complaint = refused(lambda: script(monkeypatch, *args))
+    complaint = refused(script, monkeypatch, *args)
     assert complaint.startswith("error: ")
     assert re.search(message, complaint)
     assert list(tmp_path.iterdir()) == []
@@ -153,7 +153,7 @@ def test_run_leaves_a_proved_order(small_run):
 def test_a_checkpoint_of_something_else_is_refused(args, message, small_run, monkeypatch, refused):
     folder, _ = small_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    complaint = refused(lambda: script(monkeypatch, "--resume", str(folder), *args))
+    complaint = refused(script, monkeypatch, "--resume", str(folder), *args)
     assert re.search(message, complaint)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 

@@ -105,7 +105,7 @@ def test_a_function_is_searched(monkeypatch, capsys):
     ],
 )
 def test_wrong_input_takes_one_line(monkeypatch, refused, arguments, message):
-    assert message in refused(lambda: run(monkeypatch, *arguments))
+    assert message in refused(run, monkeypatch, *arguments)
 
 
 def test_the_order_is_timed_in_the_end(monkeypatch, capsys):

@@ -30,4 +30,4 @@ def test_a_function_is_tuned(monkeypatch, capsys):
     ],
 )
 def test_wrong_input_takes_one_line(monkeypatch, refused, arguments, message):
-    assert message in refused(lambda: run(monkeypatch, *arguments))
+    assert message in refused(run, monkeypatch, *arguments)

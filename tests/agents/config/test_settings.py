@@ -77,14 +77,14 @@ def test_other_hosts_are_named_on_the_command_line_alone(line, option, tmp_path,
     path = write(tmp_path, f'task = "mlp"\n{line}\n', CONFIG_NAME)
     given = path if option == "--config" else str(tmp_path)
     name = line.partition(" ")[0]
-    said = refused(lambda: parse_training([option, given]))
+    said = refused(parse_training, [option, given])
     assert f"{name} in {path}: it is an option of the command line alone" in said
 
 
 @pytest.mark.parametrize("option", ["--resume", "--folder"])
 def test_an_address_of_weights_is_not_taken_from_a_run_folder(option, tmp_path, refused):
     write(tmp_path, 'task = "mlp"\ninit_from = "gs://elsewhere/run"\n', CONFIG_NAME)
-    said = refused(lambda: parse_training([option, str(tmp_path)]))
+    said = refused(parse_training, [option, str(tmp_path)])
     assert "no address that a run folder names is read" in said
     for flag in ("--init-from", "--init_from"):
         args = parse_training([option, str(tmp_path), f"{flag}=gs://mine/run"])
@@ -97,7 +97,7 @@ def test_settings_that_are_nested_deeply_take_one_line(tmp_path, refused):
         for option in ("--config", "--resume"):
             path = write(tmp_path, text, CONFIG_NAME)
             args = [option, path if option == "--config" else str(tmp_path)]
-            said = refused(lambda args=args: parse_training(args))
+            said = refused(parse_training, args)
             assert re.search("is not TOML|unknown option", said)
             assert len(said) < 1000
 
@@ -112,7 +112,7 @@ def test_a_run_brings_its_options(tmp_path):
 
 def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, refused):
     path = write(tmp_path, 'task = "mlp"\nnetwork = "antigravity:net"\n')
-    said = refused(lambda: parse_training(["--config", path]))
+    said = refused(parse_training, ["--config", path])
     assert "code runs only if the command line names it: add --network" in said
     args = parse_training(["--config", path, "--network", "math:pi"])
     assert args.read("network") == math.pi
@@ -135,4 +135,4 @@ def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, re
 )
 def test_mistakes_in_a_file_take_one_line(text, message, tmp_path, refused):
     args = ["--task", "mlp", "--config", write(tmp_path, text)]
-    assert re.search(message, refused(lambda: parse_training(args)))
+    assert re.search(message, refused(parse_training, args))
