@@ -33,10 +33,11 @@ def start(trainer, play):
 
 
 @eqx.filter_jit
-def learn(network, opt_state, batch, config, key, progress):
-    """One update of PPO."""
-    loss = make_loss(config, progress)
-    return fit(loss, network, opt_state, batch, config, key, progress, place(6, 1))
+def learn(state, batch, config):
+    """The first update of PPO."""
+    key, progress = jax.random.key(0), jnp.float32(0.0)
+    loss, start = make_loss(config, progress), (state.network, state.opt_state)
+    return fit(loss, *start, batch, config, key, progress, place(6, 1))
 
 
 def test_loss_where_nothing_has_moved_yet(start):
@@ -65,9 +66,7 @@ def test_minibatches_hold_every_step_once_an_epoch():
 def test_gradients_that_are_not_finite_are_skipped(start):
     state, [batch] = start
     broken = (dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan)),)
-    network, opt_state, stats = learn(
-        state.network, state.opt_state, broken, CONFIG, jax.random.key(0), jnp.float32(0.0)
-    )
+    network, opt_state, stats = learn(state, broken, CONFIG)
     assert eqx.tree_equal(network, state.network)
     chex.assert_trees_all_equal(opt_state, state.opt_state)
     assert stats["not_finite"] == stats["minibatches"] > 0
@@ -76,13 +75,9 @@ def test_gradients_that_are_not_finite_are_skipped(start):
 def test_updates_stop_at_the_kl_limit(start):
     state, batch = start
     hasty = dataclasses.replace(CONFIG, learning_rate=0.3, target_kl=1e-3)
-    _, _, stats = learn(
-        state.network, state.opt_state, batch, hasty, jax.random.key(0), jnp.float32(0.0)
-    )
+    _, _, stats = learn(state, batch, hasty)
     assert 2 <= stats["minibatches"] < 6
-    _, _, stats = learn(
-        state.network, state.opt_state, batch, CONFIG, jax.random.key(0), jnp.float32(0.0)
-    )
+    _, _, stats = learn(state, batch, CONFIG)
     assert stats["minibatches"] == 6
 
 
