@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,7 +57,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 SEARCHES = (
-    "tests/search/", "tests/orders/", "tests/agents/test_large.py", "tests/agents/test_policy.py",
+    "tests/search/", "tests/orders/", "tests/agents/test_policy.py",
     "tests/graph/test_reverse_only.py", "tests/scripts/test_evaluate.py",
 )  # fmt: skip
 """Tests that need the kernels of the searches, which take a minute to compile."""
@@ -123,9 +125,33 @@ def precision(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def task_graph() -> Callable[[str], Any]:
+    """The graph of a task, traced once a session: ``task_graph(name)``."""
+    from veenv.env import factory
+
+    return functools.cache(factory.task_graph)
+
+
+@pytest.fixture(scope="session")
 def reference() -> Callable[[str], dict[str, Any]]:
     """Reads the published point, value, Jacobian (and graph) of a task: ``reference(name)``."""
     return lambda name: json.loads((DATA / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a command that has wrong input: exit code 2, and the one line that it says."""
+
+    def complaint_of(command: Callable[..., Any], *args: Any) -> str:
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(command(*args))  # as a script ends with what its main returns
+        assert ended.value.code == 2
+        said, complaint = capsys.readouterr()
+        assert said == ""
+        assert complaint.count("\n") == 1
+        return complaint
+
+    return complaint_of
 
 
 @pytest.fixture

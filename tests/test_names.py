@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from scripts.docs.architecture import modules
-
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 NOT_ATTRIBUTES = {"veenv.search_methods"}
 """Dotted names that are no Python names: a group of entry points."""
@@ -45,7 +42,4 @@ PACKAGES = sorted(name for name, path in modules().items() if path.name == "__in
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_name_of_a_package_resolves(package):
-    module = importlib.import_module(package)
-    for name in getattr(module, "__all__", ()):
-        getattr(module, name)
     exec(f"from {package} import *", {})

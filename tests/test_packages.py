@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
 import veenv
+from tests.paths import ROOT
 from veenv.agents.cli import entry
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {"dm-haiku": "haiku", "e3nn-jax": "e3nn_jax"}
 """Packages that are imported under another name."""

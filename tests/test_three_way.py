@@ -22,12 +22,11 @@ import veenv
 from tests.oracles import by_numpy
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import on_seeds, spared
-from tests.test_invariant import orders_of, prepared
+from tests.test_invariant import TASKS, orders_of, prepared
 from veenv.engine import elimination
 from veenv.env import Spec, VertexEnv
+from veenv.env.factory import task_graph
 from veenv.graph.graph import COST_MODELS
-
-TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ PLAYED = ("PropaneCombustion", "executed"), ("mlp", "operations")
 
 @pytest.mark.parametrize(("name", "cost"), spared(product(TASKS, COST_MODELS), *PLAYED))
 def test_tasks(name, cost):
-    task = veenv.tasks.get(name)
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    graph = task_graph(name)
     orders = orders_of(graph, 50)
     returns = returns_of(VertexEnv(graph, cost), graph, orders)
     assert [-int(r) for r in returns] == [graph.cost(order, cost) for order in orders]

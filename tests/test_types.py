@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 CHECKERS = {
     "pyright": ["--pythonpath", sys.executable],
     "mypy": ["--warn-unused-ignores", "--no-incremental", "--follow-imports=silent"],
@@ -21,12 +22,12 @@ def test_a_users_file(checker, tmp_path):
     program = shutil.which(checker, path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip(f"needs {checker}")
-    shutil.copy(TOP / "tests/data/typed_use.py", tmp_path)
-    (tmp_path / "pyrightconfig.json").write_text(STRICT % TOP)
+    shutil.copy(ROOT / "tests/data/typed_use.py", tmp_path)
+    (tmp_path / "pyrightconfig.json").write_text(STRICT % ROOT)
     done = subprocess.run(
         [program, *CHECKERS[checker], "typed_use.py"],
         cwd=tmp_path,
-        env={"PATH": str(Path(program).parent) + ":/usr/bin:/bin", "MYPYPATH": str(TOP)},
+        env={"PATH": str(Path(program).parent) + ":/usr/bin:/bin", "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

@@ -5,12 +5,14 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from veenv import Graph, make_graph
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.updates import TrainState
 from veenv.env import TaskDistribution
 
 SHARED = PPOConfig(
@@ -68,6 +70,12 @@ def lasting(trainer: Trainer, steps: int | None) -> Trainer:
     other = copy.copy(trainer)
     other.config = dataclasses.replace(trainer.config, steps=steps)
     return other
+
+
+def bits(state: TrainState) -> list[bytes]:
+    """What a train step changes, but for its number: parameters, moments and, last, the key."""
+    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
+    return [np.asarray(x).tobytes() for x in leaves]
 
 
 @pytest.fixture(scope="session")

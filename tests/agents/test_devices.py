@@ -16,6 +16,7 @@ import pytest
 from scripts.benchmarks.devices import exchanges
 from tests.agents.conftest import SHARED
 from tests.agents.six_devices import run
+from tests.paths import ROOT
 from veenv.agents.devices import (
     ScaleConfig,
     own_key,
@@ -27,7 +28,6 @@ from veenv.agents.training.inputs import Played
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import TrainProgress, train
 
-ROOT = Path(__file__).parents[2]
 # Sums are added up in another order; Adam makes more of it where a gradient is nearly zero.
 TOLERANCE = 2e-4
 TASK = "--task=Robertson"

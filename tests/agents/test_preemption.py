@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from veenv.agents.cli.signals import PREEMPTED
 from veenv.agents.config.args import parse_training
 from veenv.agents.config.settings import CONFIG_NAME
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = ("--task=Robertson", "--num-envs=4", "--hidden=8", "--seed=5", "--timing=0")
 STEPS = 24
 """Environment steps of an update."""

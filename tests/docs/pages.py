@@ -1,14 +1,17 @@
-"""Code of pages that says what it prints."""
+"""Code of pages that says what it prints, and the results that they show."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
-from pathlib import Path
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def blocks_of(page: str) -> list[str]:
@@ -26,3 +29,18 @@ def run_block(
     exec(compile(block, page, "exec"), names)
     expected = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected
+
+
+def rows_of(result: str) -> list[dict[str, str]]:
+    """The rows of the first table of a committed result, as dictionaries by column."""
+    file = ROOT / "docs" / "results" / f"{result}.json"
+    table = json.loads(file.read_text(encoding="utf-8"))["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def example(name: str) -> ModuleType:
+    """A program of docs/examples as a module."""
+    spec: Any = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
+from tests.paths import ROOT
 from veenv.kernel.scalar_program import CannotFuseError
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 HEADINGS = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
 SOURCES = [p for package in ("veenv", "agents") for p in sorted((ROOT / package).rglob("*.py"))]

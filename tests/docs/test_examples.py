@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from random import Random
 
@@ -13,6 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import veenv
+from tests.docs.pages import example
 from veenv.env.factory import task_graph
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -68,10 +67,7 @@ def test_example(name, more, tmp_path, monkeypatch, capsys):
     for library in needs:
         pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
+    module = example(name)
     with jax.numpy_dtype_promotion("standard"):
         found = module.main("Robertson", **settings, **more)
     for cost in found if isinstance(found, list) else [found]:
@@ -82,10 +78,7 @@ def test_example(name, more, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def noisy():
-    spec = importlib.util.spec_from_file_location("noisy", EXAMPLES / "noisy_markowitz.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("noisy_markowitz")
 
 
 def test_noisy_markowitz_without_noise_is_markowitz_rule(noisy):

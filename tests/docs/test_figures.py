@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 import veenv
 from scripts.docs import pages
+from tests.docs.pages import rows_of
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 RATIO = "ratio (10 … 90 %)"
 RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
 
 
 def text_of(page):
     return " ".join((ROOT / page).read_text(encoding="utf-8").split())
-
-
-def rows_of(name):
-    """The rows of the first table of a result, as dictionaries by column."""
-    table = json.loads(RESULTS[name].read_text(encoding="utf-8"))["tables"][0]
-    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
 def ratios(function, batch):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 from scripts.benchmarks.functions.steps import STEPS, valued
-from tests.docs.pages import ROOT, blocks_of, run_block
+from tests.docs.pages import blocks_of, rows_of, run_block
+from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")
 RECIPES = {
@@ -31,16 +30,11 @@ def test_recipes_print_what_their_comments_say_and_are_the_measured_steps(capsys
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-def rows() -> list[dict[str, str]]:
-    table = json.loads((ROOT / "docs" / "results" / "fuse.json").read_text("utf-8"))["tables"][0]
-    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-
-
 @pytest.mark.parametrize("function", RECIPES)
 def test_recipes_say_what_was_measured(function: str):
     [ratio] = [
         row["ratio"].strip("*")
-        for row in rows()
+        for row in rows_of("fuse")
         if (row["step"], row["batch"]) == (RECIPES[function], "4,096")
     ]
     recipe = next(s for s in PAGE.split("\n### ") if f"\ndef {function}(" in s)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
 
+from tests.paths import ROOT
 from veenv.search.plugins import GROUP
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = "(?:veenv|agents|scripts|tests|docs)"
 NAMED = rf"\b{FOLDERS}/[a-z_\d/]+\.[a-z]+\b|(?<=`){FOLDERS}/[\w/.-]*(?=`)"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -22,17 +21,11 @@ def anchors(page):
     return {re.sub(r"[-\s]+", "-", heading) for heading in plain}
 
 
-def without_code(text):
-    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-
-
 def named(pattern, pages=PAGES):
     """The pages, and what in them a pattern finds outside of code."""
-    return [
-        (page, found)
-        for page in pages
-        for found in sorted(set(re.findall(pattern, without_code(page.read_text("utf-8")))))
-    ]
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+        yield from ((page, found) for found in sorted(set(re.findall(pattern, text))))
 
 
 def test_links_lead_to_files_and_headings():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 PAGES = [ROOT / "docs" / "reference.md"]
 NAMES = re.findall(r"^::: (\S+)$", "".join(p.read_text("utf-8") for p in PAGES), re.MULTILINE)
 PUBLIC = ["veenv", "veenv.env", "veenv.env.adapters", "veenv.export", "veenv.graph", "veenv.orders"]

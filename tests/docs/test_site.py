@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 WIDTHS = 1280, 390, 360
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.paths import ROOT
 
 
 def text_of(name: str) -> str:

@@ -120,9 +120,9 @@ def compiled_reset(env):
     return jax.jit(env.reset)
 
 
-def play(env, graph, params, rng, *, game=None, step=None, observe_every=1):
+def play(env, graph, params, rng, *, step=None, observe_every=1):
     """One random episode, compared with the oracle after every step; returns its length."""
-    game = game or new_game(graph, env.cost)
+    game = new_game(graph, env.cost)
     step = step or jax.jit(env.step)
     obs, state = compiled_reset(env)(None, params)
     total, eliminated = 0, []

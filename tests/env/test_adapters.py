@@ -11,6 +11,7 @@ from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from tests.sampling import spared
 from veenv.env import VertexEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
+from veenv.env.observe import mask_of
 from veenv.env.random_play import random_episode, random_episodes
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.linearisation import make_graph
@@ -22,21 +23,24 @@ def graph():
     return small_graph(kept_outputs)
 
 
-@pytest.mark.parametrize("split_done", [False, True])
-def test_gymnax_episode_resets_itself(graph, split_done):
-    env = GymnaxEnv(VertexEnv(graph), split_done=split_done)
+@pytest.mark.parametrize(("split_done", "flat"), [(False, False), (True, True)])
+def test_gymnax_episode_resets_itself(graph, split_done, flat):
+    """Its last info has the order and the last observation."""
+    env = GymnaxEnv(VertexEnv(graph), flat=flat, split_done=split_done)
     step = jax.jit(env.step)
     first, state = env.reset(jax.random.key(0))
     for _ in range(2):
         game = new_game(graph, "multiplications")
-        for slot in range(env.num_actions):
+        for slot in reversed(range(env.num_actions)):
             obs, state, reward, *done, info = step(None, state, slot)
-            end = slot == env.num_actions - 1
+            end = slot == 0
             assert float(reward) == -game.eliminate(graph.node(graph.eliminable[slot]))
             assert [bool(d) for d in done] == ([end, False] if split_done else [end])
             assert float(info["discount"]) == 1.0 - end
-        np.testing.assert_array_equal(obs.adjacency, first.adjacency)
-        np.testing.assert_array_equal(obs.features, first.features)
+            assert (bool(info["terminated"]), bool(info["truncated"])) == (end, False)
+        jax.tree.map(np.testing.assert_array_equal, obs, first)
+        assert not mask_of(info["final_observation"], env.num_actions).any()
+        assert graph.cost(info["order"].tolist()) == int(info["total"])
         assert int(state.num_steps) == 0
         assert not state.terminated
 
@@ -68,11 +72,11 @@ def arrays(x):
 
 
 @pytest.fixture
-def checked(request, graph_of_task):
+def checked(request, task_graph):
     """The graph of a task, or of the small function of arrays or of numbers."""
     if request.param == "arrays":
         return make_graph(lambda *x: arrays(x), (0, 1))(jnp.ones((3, 3)), jnp.ones(3))
-    return small_graph(kept_outputs) if request.param == "numbers" else graph_of_task(request.param)
+    return small_graph(kept_outputs) if request.param == "numbers" else task_graph(request.param)
 
 
 CHECKED = ["arrays", "numbers", "mlp", "PropaneCombustion", "LIF"]
@@ -126,8 +130,8 @@ def test_check_env_finds_faults(kind, message, graph):
         pytest.param("LIF", {"shaping": "classical", "normalise": True}, marks=pytest.mark.slow),
     ],
 )
-def test_lowers_for_tpu_cuda_and_cpu(name, options, graph_of_task):
-    env = VertexEnv(graph_of_task(name), **options)
+def test_lowers_for_tpu_cuda_and_cpu(name, options, task_graph):
+    env = VertexEnv(task_graph(name), **options)
     _, state = env.reset()
     platforms = ["tpu", "cuda", "cpu"]
     step = jax.export.export(jax.jit(env.step), platforms=platforms)

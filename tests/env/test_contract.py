@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.env.games import POINT, kept_outputs, small_graph
+from tests.env.games import kept_outputs, small_graph
 from tests.oracles.structures import random_structure
 from tests.sampling import few, spared
 from veenv.env import VertexEnv
@@ -23,8 +23,8 @@ from veenv.structure.structure import add
 
 
 @pytest.fixture(scope="module")
-def env(graph_of_task):
-    return VertexEnv(graph_of_task("HumanHeartDipole"))
+def env(task_graph):
+    return VertexEnv(task_graph("HumanHeartDipole"))
 
 
 @pytest.fixture(scope="module")
@@ -131,17 +131,13 @@ def test_dtypes_do_not_depend_on_the_precision(precision, env):
 
 
 def test_step_compiles_once(env):
-    other = make(kept_outputs_at, *POINT, argnums=(0, 1), spec=env.spec)
+    other = VertexEnv(small_graph(kept_outputs), spec=env.spec)
     traced = chex.assert_max_traces(n=1)(env.step)
     step = jax.jit(traced)
     for params in (env.default_params, other.default_params):
         state = env.init(params)
         for slot in (0, 1, 1, -3, 500):
             _, state, *_ = step(None, state, slot, params)
-
-
-def kept_outputs_at(*x):
-    return kept_outputs(x)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 3, 5), (0, 1, 2)], ids=["full", "empty"])

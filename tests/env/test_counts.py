@@ -151,8 +151,8 @@ def test_an_illegal_action_pays_more_than_any_order(large):
         ("Robertson", "executed"),
     ),
 )
-def test_a_wide_environment_plays_as_a_narrow_one(name, cost, graph_of_task):
-    graph = graph_of_task(name)
+def test_a_wide_environment_plays_as_a_narrow_one(name, cost, task_graph):
+    graph = task_graph(name)
     spec = dataclasses.replace(Spec.of(graph, cost), wide=True)
     options = {"shaping": "classical", "normalise": True}
     envs = VertexEnv(graph, cost, **options), VertexEnv(graph, cost, spec=spec, **options)

@@ -57,12 +57,9 @@ def test_an_animation_has_a_picture_for_every_elimination(graph, tmp_path):
         veenv.animate(tmp_path / "b.gif", graph.markowitz(), graph, seconds=0)
 
 
-@pytest.fixture(scope="module", params=["Robertson", "LSTM"])
-def some(request) -> veenv.Graph:
-    return task_graph(request.param)
-
-
-def test_networkx_has_the_whole_graph(some):
+@pytest.mark.parametrize("name", ["Robertson", "LSTM"])
+def test_networkx_has_the_whole_graph(name):
+    some = task_graph(name)
     networkx = pytest.importorskip("networkx", reason="needs pip install networkx")
     found = some.to_networkx()
     assert networkx.is_directed_acyclic_graph(found)

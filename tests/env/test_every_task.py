@@ -29,18 +29,18 @@ WITHOUT_ADDITIONS = "multiplications", "executed"
 
 
 @pytest.mark.parametrize("scalar", [True, False])
-def test_every_task_is_played_as_on_the_host(scalar, graph_of_task):
+def test_every_task_is_played_as_on_the_host(scalar, task_graph):
     """Tasks of numbers, or of arrays, each under the next of two cost models."""
-    graphs = [graph for graph in map(graph_of_task, built_in) if graph.is_scalar == scalar]
+    graphs = [graph for graph in map(task_graph, built_in) if graph.is_scalar == scalar]
     play_in_one_program([*zip(graphs, itertools.cycle(WITHOUT_ADDITIONS), strict=False)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("costs", [WITHOUT_ADDITIONS, ("operations",)])
 @pytest.mark.parametrize("scalar", [True, False])
-def test_every_task_in_one_program(scalar, costs, graph_of_task):
+def test_every_task_in_one_program(scalar, costs, task_graph):
     """Every task, of numbers by the rules for arrays as well, under every cost model."""
-    pairs = [(graph_of_task(name), cost) for name in built_in for cost in costs]
+    pairs = [(task_graph(name), cost) for name in built_in for cost in costs]
     pairs = [(graph, cost) for graph, cost in pairs if graph.is_scalar or not scalar]
     play_in_one_program(5 * pairs, every=5)
 

@@ -11,20 +11,6 @@ from veenv.env import TaskDistribution, random_action
 from veenv.env.adapters import GymnaxEnv
 
 
-def test_info_has_the_order_and_the_last_observation():
-    env = veenv.make("Robertson")
-    wrapped = GymnaxEnv(env, flat=True)
-    step = jax.jit(wrapped.step)
-    first, state = wrapped.reset()
-    for k, slot in enumerate((5, 3, 1, 0, 2, 4)):
-        obs, state, _, terminated, truncated, info = step(None, state, slot)
-        assert bool(terminated) == (k == 5) == bool(info["terminated"])
-        assert not bool(truncated | info["truncated"])
-    np.testing.assert_array_equal(obs, first)
-    assert not info["final_observation"].reshape(6, 8)[:, -1].any()
-    assert env.graph.cost(info["order"].tolist()) == int(info["total"])
-
-
 def test_a_task_set_draws_a_task_at_every_reset():
     tasks = TaskDistribution.of(["Robertson", "KerrMetric"])
     env = GymnaxEnv(tasks)

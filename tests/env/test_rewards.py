@@ -26,12 +26,8 @@ def classical(graph, cost):
 def constants(graph, cost, options):
     """The reference order's cost and the scale."""
     best = classical(graph, cost)
-    reference = {
-        None: 0,
-        "reverse": graph.cost(graph.reverse(), cost),
-        "classical": best,
-    }[options.get("shaping")]
-    return reference, max(1, best) if options.get("normalise") else 1
+    by_shaping = {None: 0, "reverse": graph.cost(graph.reverse(), cost), "classical": best}
+    return by_shaping[options.get("shaping")], max(1, best) if options.get("normalise") else 1
 
 
 RETURNS = [
@@ -41,14 +37,9 @@ RETURNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "cost", "options"),
-    spared(RETURNS, RETURNS[0]),
-)
-def test_every_episode_returns_the_unshaped_return_plus_a_constant(
-    name, cost, options, graph_of_task
-):
-    graph = graph_of_task(name)
+@pytest.mark.parametrize(("name", "cost", "options"), spared(RETURNS, RETURNS[0]))
+def test_every_episode_returns_the_unshaped_return_plus_a_constant(name, cost, options, task_graph):
+    graph = task_graph(name)
     env = VertexEnv(graph, cost, **options)
     reference, scale = constants(graph, cost, options)
     step, rng = jax.jit(env.transition), np.random.default_rng(0)
@@ -74,8 +65,8 @@ def test_every_episode_returns_the_unshaped_return_plus_a_constant(
 
 
 @pytest.mark.parametrize("shaping", ["forward", "reverse", "markowitz"])
-def test_the_reference_order_earns_nothing_at_any_step(shaping, graph_of_task):
-    graph = graph_of_task("PropaneCombustion")
+def test_the_reference_order_earns_nothing_at_any_step(shaping, task_graph):
+    graph = task_graph("PropaneCombustion")
     env = VertexEnv(graph, shaping=shaping)
     state, step = env.init(), jax.jit(env.transition)
     order = getattr(graph, shaping)()

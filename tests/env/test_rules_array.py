@@ -74,8 +74,8 @@ def test_a_vertex_with_more_pairs_than_a_chunk():
     assert max(p.sum() for p in pairs) > OBSERVED_CHUNK
 
 
-def test_graphs_of_all_kinds_share_a_program(graph_of_task):
-    graphs = [graph_of_task(name) for name in ("LIF", "PropaneCombustion")]
+def test_graphs_of_all_kinds_share_a_program(task_graph):
+    graphs = [task_graph(name) for name in ("LIF", "PropaneCombustion")]
     spec = Spec.common([Spec.of(g, "multiplications") for g in graphs])
     env = VertexEnv(graphs[0], spec=spec)
     step, rng = jax.jit(env.step), np.random.default_rng(3)
@@ -106,18 +106,14 @@ def test_batches_of_graphs_and_of_moves_nest_in_any_way():
     for k, of_graph in enumerate(params):
         for slot in range(2):
             one = move(of_graph, slot)
-            assert int(one.cost) == graphs[k].costs(_starting_with(graphs[k], slot))[0]
+            ids = [*graphs[k].eliminable]
+            assert int(one.cost) == graphs[k].costs([ids.pop(slot), *ids])[0]
             flags = np.unpackbits(np.asarray(one.core.sources).view(np.uint8), bitorder="little")
             flags = flags.reshape(env.spec.columns, -1)[:, : env.spec.rows]
             np.testing.assert_array_equal(flags, np.asarray(one.core.codes).T != 0)
             for batch, at in ((by_graph, (k, slot)), (by_move, (slot, k)), (by_both, (k, slot))):
                 found = jax.tree.map(lambda x, at=at: x[at], batch)
                 jax.tree.map(np.testing.assert_array_equal, found, one)
-
-
-def _starting_with(graph, slot):
-    ids = list(graph.eliminable)
-    return [ids.pop(slot), *ids]
 
 
 def test_more_than_four_axes_are_refused():
@@ -133,17 +129,17 @@ def test_an_argument_without_edges_may_have_more_axes_than_all_others(unused):
     play(env, env.graph, env.default_params, np.random.default_rng(0))
 
 
-def test_spec_of_other_kinds_of_graphs(graph_of_task):
+def test_spec_of_other_kinds_of_graphs(task_graph):
     scalar, array, linked = (
-        Spec.of(graph_of_task(name), "multiplications")
+        Spec.of(task_graph(name), "multiplications")
         for name in ("RoeFlux_1d", "Encoder", "RoeFlux_3d")
     )
     assert not Spec.common([scalar, array]).scalar
     assert Spec.common([array, linked]).links
     large = array.padded(num_inputs=200, num_actions=200, num_outputs=10)
     with pytest.raises(ValueError, match="linked edges"):
-        VertexEnv(graph_of_task("RoeFlux_3d"), spec=large)
+        VertexEnv(task_graph("RoeFlux_3d"), spec=large)
     with pytest.raises(ValueError, match="array variables"):
-        VertexEnv(graph_of_task("mlp"), spec=scalar)
+        VertexEnv(task_graph("mlp"), spec=scalar)
     with pytest.raises(ValueError, match="rank of at least 2, got 1"):
-        VertexEnv(graph_of_task("mlp"), spec=linked.padded(num_inputs=20))
+        VertexEnv(task_graph("mlp"), spec=linked.padded(num_inputs=20))

@@ -11,18 +11,14 @@ import pytest
 
 import veenv
 from tests.sampling import thinned
+from veenv.env.factory import task_graph
 
 SCALAR_TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 
 
-def graph_of(name):
-    task = veenv.tasks.get(name)
-    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-
-
 @pytest.mark.parametrize("name", SCALAR_TASKS)
 def test_published_graphs_and_counts(name, reference):
-    published, graph = reference(name), graph_of(name)
+    published, graph = reference(name), task_graph(name)
     assert set(graph.edges) == set(map(tuple, published["edges"]))
     assert list(graph.outputs) == published["outputs"]
     assert graph.num_inputs == published["num_inputs"]

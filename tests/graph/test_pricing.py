@@ -13,6 +13,7 @@ import pytest
 
 import veenv
 from veenv.env.env import VertexEnv
+from veenv.env.factory import task_graph
 from veenv.graph.graph import COST_MODELS, CostRecord, counts_additions
 from veenv.graph.tableau import eliminate_counted
 
@@ -30,15 +31,10 @@ def orders_of(graph, number, seed=0):
     return [graph.reverse(), graph.forward(), graph.markowitz(), *shuffled]
 
 
-def graph_of(name):
-    task = veenv.tasks.get(name)
-    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-
-
 @pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize("name", ["RoeFlux_1d", "Encoder", "mlp"])
 def test_tables_price_as_structures_do(name, cost):
-    graph = graph_of(name)
+    graph = task_graph(name)
     for order in orders_of(graph, 10):
         assert graph.costs(order, cost) == by_structures(graph, order, cost)
 
@@ -63,17 +59,17 @@ def test_a_cost_model_is_a_record(monkeypatch):
 
 
 def test_several_threads_may_price_orders_of_one_graph():
-    expected = graph_of("Encoder")
+    expected = task_graph("Encoder")
     orders = orders_of(expected, 40, seed=1)
     prices = [by_structures(expected, order, "operations") for order in orders]
     for _ in range(5):
-        graph = graph_of("Encoder")
+        graph = task_graph("Encoder")
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(partial(graph.costs, cost="operations"), orders)) == prices
 
 
 def test_pricing_ends_where_an_order_is_of_no_interest():
-    graph = graph_of("RoeFlux_1d")
+    graph = task_graph("RoeFlux_1d")
     for order in orders_of(graph, 5):
         price = graph.cost(order, "operations")
         assert graph.cost_within(order, "operations", price) == price

@@ -7,13 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from scripts.benchmark import BENCHMARKS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = "docs", "veenv", "agents", "scripts", ".github"
 ENDINGS = {".md", ".py", ".json", ".yml", ".ipynb"}
 START = re.compile(r"(?<![\w/-])(python3? (?:-m scripts\.|scripts/)[\w./-]+|veenv-[a-z]+(?= ))(.*)")

@@ -76,7 +76,7 @@ def test_train_resume_validate_evaluate_and_search(folder, monkeypatch, capsys):
     assert run(monkeypatch, search, "--function", PATH, "--method", "reverse") == 0
 
 
-def test_code_that_a_file_names_is_not_run(folder, monkeypatch, capsys):
+def test_code_that_a_file_names_is_not_run(folder, monkeypatch, refused):
     """Of a run folder and of a file of options: whatever reads them, nothing is imported."""
     (folder / "evil.py").write_text("raise SystemExit('imported')")
     made = folder / "run"
@@ -92,18 +92,13 @@ def test_code_that_a_file_names_is_not_run(folder, monkeypatch, capsys):
         (train, "--config", "run/config.toml"), (evaluate, "--run", "run"), (report, "run"),
         (report, "run/order.json"), (validate, "--order", "run/order.json"),
     ):  # fmt: skip
-        monkeypatch.setattr("sys.argv", ["script.py", *options])
-        with pytest.raises(SystemExit) as ended:
-            raise SystemExit(script.main())
-        assert ended.value.code == 2
-        complaint = capsys.readouterr().err
-        assert complaint.count("\n") == 1
+        complaint = refused(run, monkeypatch, script, *options)
         assert "evil:f" in complaint
         if script is not validate and options != ["run/order.json"]:
             assert "code runs only if the command line names it: add --function" in complaint
-    with pytest.raises(SystemExit):  # named, so imported: another one, at the arguments of the file
-        run(monkeypatch, train, "--config", "run/config.toml", "--function", "math:hypot")
-    assert "math:hypot cannot be traced" in capsys.readouterr().err
+    # Named, so imported: another one, at the arguments of the file.
+    options = "--config", "run/config.toml", "--function", "math:hypot"
+    assert "math:hypot cannot be traced" in refused(run, monkeypatch, train, *options)
 
 
 def test_an_order_of_a_function_is_not_proved_without_it(folder, monkeypatch, capsys):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 TRAIN = ("train.py", "--task", "RoeFlux_1d", "--time-limit", "10m", "--timing", "0")
 VALIDATE = ("validate.py",)
 EVALUATE = ("evaluate.py", "--task", "RoeFlux_1d,RoeFlux_3d", "--anneal", "0")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from veenv import Order
 from veenv.agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from veenv.agents.config.help import HEADINGS
@@ -18,18 +19,19 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.settings import options
 from veenv.env.factory import task_graph
 
-ROOT = Path(__file__).parents[2]
-SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")
-
-
 TOO_MUCH = r".* at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the"
 
 
-def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
-    """Runs the script in this process: its exit code, and what it says and complains."""
+def script(monkeypatch, *args: str) -> None:
+    """Runs the script in this process, until it exits."""
     monkeypatch.setattr(sys, "argv", ["train.py", *args])
+    runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+
+
+def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
+    """The exit code of the script, and what it says and complains."""
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+        script(monkeypatch, *args)
     return (ended.value.code, *capsys.readouterr())
 
 
@@ -57,12 +59,9 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
         (["--task", "Robertson", "--num-simulations", "3"], "PPO does not search: num_simulations"),
     ],
 )
-def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, capsys):
+def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    code, said, complaint = train_here(monkeypatch, capsys, *args)
-    assert code == 2
-    assert said == ""
-    assert complaint.count("\n") == 1
+    complaint = refused(script, monkeypatch, *args)
     assert complaint.startswith("error: ")
     assert re.search(message, complaint)
     assert list(tmp_path.iterdir()) == []
@@ -89,13 +88,6 @@ def test_help_has_an_example_then_every_option_in_a_group(monkeypatch, capsys):
 
 UPDATES = 10
 STEPS = 24 * UPDATES  # 4 environments of 6 moves
-AGAIN = ("--seed", "3", "--checkpoint-updates", "3")
-
-
-def run_folder(out: Path) -> Path | None:
-    """The folder of the only run, once its settings are written."""
-    found = list(out.glob("*/*/config.toml"))
-    return found[0].parent if found else None
 
 
 def rows(folder: Path) -> list[dict]:
@@ -105,19 +97,21 @@ def rows(folder: Path) -> list[dict]:
 def whole_run(out: Path, *args: str) -> tuple[Path, str]:
     """A run in this process from its beginning to its end: its folder and what it said."""
     said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
-        patch.setattr(sys, "argv", ["train.py", *args, "--out", str(out), "--timing", "0"])
-        with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(said),
+        pytest.raises(SystemExit) as ended,
+    ):
+        script(patch, *args, "--out", str(out), "--timing", "0")
     assert ended.value.code == 0
-    folder = run_folder(out)
-    assert folder is not None
-    return folder, said.getvalue()
+    [config] = out.glob("*/*/config.toml")
+    return config.parent, said.getvalue()
 
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory) -> tuple[Path, str]:
-    args = ("--task", "Robertson", *SMALL[2:], "--steps", str(STEPS), *AGAIN)
+    args = f"--task Robertson --num-envs 4 --hidden 8 --steps {STEPS} --seed 3".split()
+    args += ["--checkpoint-updates", "3"]
     return whole_run(tmp_path_factory.mktemp("small") / "runs", *args)
 
 
@@ -156,12 +150,10 @@ def test_run_leaves_a_proved_order(small_run):
         (["--cost", "executed"], "another cost model: it is multiplications, .* is executed"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(args, message, small_run, monkeypatch, capsys):
+def test_a_checkpoint_of_something_else_is_refused(args, message, small_run, monkeypatch, refused):
     folder, _ = small_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    code, said, complaint = train_here(monkeypatch, capsys, "--resume", str(folder), *args)
-    assert (code, said) == (2, "")
-    assert complaint.count("\n") == 1
+    complaint = refused(script, monkeypatch, "--resume", str(folder), *args)
     assert re.search(message, complaint)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 

@@ -7,7 +7,6 @@ import json
 import runpy
 import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.paths import ROOT
 from veenv.agents.nn.networks import GraphNetwork
 from veenv.agents.nn.weights import save_weights
 from veenv.agents.training.inputs import Played
@@ -22,16 +22,11 @@ from veenv.env import TaskDistribution, random_action
 from veenv.search import search
 from veenv.search.evaluation import Evaluation
 
-ROOT = Path(__file__).parents[2]
 NAMES = ["Robertson", "KerrMetric", "PropaneCombustion"]
 
 
 def at_random(key, seen, mask):
     return random_action(key, mask)
-
-
-def first_legal(key, seen, mask):
-    return jnp.argmax(mask, axis=-1)
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +55,14 @@ def test_the_table_is_narrow_and_its_columns_are_in_line(found):
 
 
 def test_the_first_legal_action_is_the_forward_order(task_graph):
-    graph = task_graph("KerrMetric")
-    [row] = veenv.evaluate(first_legal, [graph], samples=2, cost="operations").rows
+    graph, first = task_graph("KerrMetric"), lambda key, seen, mask: jnp.argmax(mask, axis=-1)
+    [row] = veenv.evaluate(first, [graph], samples=2, cost="operations").rows
     assert row.costs == (graph.cost(graph.forward(), "operations"),)
 
 
-def test_searches_networks_and_files_are_policies(tmp_path):
+def test_searches_networks_and_files_are_policies(tmp_path, task_graph):
     [row] = veenv.evaluate("markowitz", "KerrMetric").rows
-    assert row.order == veenv.make_graph(*_kerr())(*_point()).markowitz()
+    assert row.order == task_graph("KerrMetric").markowitz()
     network = GraphNetwork(hidden=4, key=jax.random.key(0))
     save_weights(tmp_path / "weights.eqx", network)
     one, other = (veenv.evaluate(p, "Robertson", samples=3) for p in (network, str(tmp_path)))
@@ -76,15 +71,6 @@ def test_searches_networks_and_files_are_policies(tmp_path):
     with pytest.raises(ValueError, match="read observation='adjacency', got 'graph'"):
         veenv.evaluate(network, graphs)
     assert veenv.evaluate(at_random, graphs, samples=1).tasks == "Robertson"
-
-
-def _kerr():
-    task = veenv.tasks.get("KerrMetric")
-    return task.fun, task.argnums
-
-
-def _point():
-    return veenv.tasks.get("KerrMetric").example_args()
 
 
 @pytest.mark.parametrize("asks", ["both", "state", "partial", "object"])

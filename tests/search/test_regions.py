@@ -28,16 +28,13 @@ def problems(task_graph) -> list[Problem]:
     return [prepare(graph, cost) for graph in graphs for cost in COST_MODELS]
 
 
-def sweeper_of(problem: Problem, order: np.ndarray) -> regions.Sweeper:
-    return regions.Sweeper(problem, Tracker(problem, order, Budget(evaluations=1 << 40)), 0)
-
-
 @pytest.mark.parametrize("length", [8, 70])
 def test_a_sweep_counts_what_the_graph_counts(task_graph, length):
     """The parts that it anneals have the costs of the whole: the sum is that of the order."""
     for problem in problems(task_graph):
         order = greedy(problem)
-        sweeper = sweeper_of(problem, order)
+        tracker = Tracker(problem, order, Budget(evaluations=1 << 40))
+        sweeper = regions.Sweeper(problem, tracker, 0)
         total = sweeper.sweep(order, min(length, problem.n), 1.0)
         assert sorted(order) == list(range(problem.n))
         assert total == problem.graph.cost(problem.to_ids(order), problem.cost_model)

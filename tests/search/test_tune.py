@@ -29,6 +29,10 @@ def layer(x: jax.Array, params: dict[str, jax.Array]) -> tuple[jax.Array, jax.Ar
     return y, jnp.sum(y * y)
 
 
+def f(x):
+    return jnp.sin(x) * jnp.roll(x, 1)
+
+
 def chosen(fun, args, form: Form, argnums=0, has_aux: bool = False) -> Jacobian:
     """A Jacobian as if tuning had chosen a form."""
     plain = (lambda *a: fun(*a)[0]) if has_aux else fun
@@ -88,9 +92,6 @@ def test_auxiliary_outputs_are_anything(mode):
 
 
 def test_under_jit_vmap_and_grad(x64):
-    def f(x):
-        return jnp.sin(x) * jnp.roll(x, 1)
-
     x = np.asarray(X, np.float64)
     jacobian = chosen(f, (x,), reverse_form(f, (x,)))
     several = np.stack([x, 2 * x])
@@ -132,9 +133,6 @@ def test_what_is_printed_was_measured(timed, found, ratio):
     [({}, AUTO), ({Form("jacrev"): 2.0}, Form("jacrev")), ({AUTO: 1.0, Form("jacrev"): 2.0}, AUTO)],
 )
 def test_other_shapes_take_the_fastest_of_what_needs_no_tuning(seconds, other, monkeypatch, x64):
-    def f(x):
-        return jnp.sin(x) * jnp.roll(x, 1)
-
     taken = []
     plain = Form.jacobian
 
@@ -234,9 +232,6 @@ def test_a_wrong_record_names_the_field(tmp_path, fields, message):
 
 def test_what_was_found_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("VEENV_CACHE_DIR", str(tmp_path))
-
-    def f(x):
-        return jnp.sin(x) * jnp.roll(x, 1)
 
     first = tune(f, X, budget="2s")
     assert len(list((tmp_path / "tuned").iterdir())) == 1

@@ -29,8 +29,5 @@ def test_a_function_is_tuned(monkeypatch, capsys):
         (("--task", "MLP", "--batch", "0"), "batch must be a positive number"),
     ],
 )
-def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
-    with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, *arguments)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+def test_wrong_input_takes_one_line(monkeypatch, refused, arguments, message):
+    assert message in refused(run, monkeypatch, *arguments)

@@ -54,25 +54,13 @@ def test_float32_stays_float32_and_agrees(name, reference):
 
 
 @pytest.mark.parametrize("name", SCALAR)
-def test_example_point_is_the_published_point(name, reference):
-    assert [float(x) for x in tasks.get(name).example_args()] == reference(name)["point"]
-
-
-@pytest.mark.parametrize("name", SCALAR)
-def test_graph_is_the_published_graph(name, reference, precision):
-    ref = reference(name)
-    task = tasks.get(name)
+def test_point_graph_and_classical_counts_are_the_published_ones(name, reference, precision):
+    ref, task = reference(name), tasks.get(name)
+    assert [float(x) for x in task.example_args()] == ref["point"]
     edges, outputs, num_equations = scalar_graph(task.fun, task.example_args())
     assert edges == {tuple(edge) for edge in ref["edges"]}
     assert outputs == ref["outputs"]
     assert num_equations == ref["num_intermediates"] + ref["num_outputs"]
-
-
-@pytest.mark.parametrize("name", SCALAR)
-def test_classical_counts(name, reference):
-    ref = reference(name)
-    task = tasks.get(name)
-    edges, outputs, num_equations = scalar_graph(task.fun, task.example_args())
     num_inputs = ref["num_inputs"]
     mids = [v for v in range(num_inputs, num_inputs + num_equations) if v not in outputs]
     assert len(mids) == ref["num_intermediates"]

@@ -84,11 +84,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    "stream",
-    [io.StringIO(), Terminal()],
-    ids=["file", "terminal"],
-)
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
 def test_progress_shows_the_best_count(stream, trainer):
     learner = Learner(lasting(trainer, 50))
     with ProgressDisplay(stream, learner, interval=0.0) as display:

@@ -22,15 +22,11 @@ def mean(x, weights):
 
 
 def test_clipped_policy_loss(data):
-    terms = []
-    for new, old, advantage in zip(
-        data["log_prob"], data["old_log_prob"], data["advantage"], strict=True
-    ):
+    given, terms = [data[name] for name in ("log_prob", "old_log_prob", "advantage")], []
+    for new, old, advantage in zip(*given, strict=True):
         ratio = np.exp(new) / np.exp(old)
         terms.append(-min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage))
-    found = losses.clipped_policy_loss(
-        data["log_prob"], data["old_log_prob"], data["advantage"], data["weights"], 0.2
-    )
+    found = losses.clipped_policy_loss(*given, data["weights"], 0.2)
     np.testing.assert_allclose(found, mean(terms, data["weights"]), rtol=1e-12)
 
 
@@ -48,13 +44,11 @@ def test_policy_gradient_vanishes_where_the_ratio_is_clipped():
 
 
 def test_clipped_value_loss(data):
-    terms = []
-    for value, old, target in zip(data["value"], data["old_value"], data["target"], strict=True):
+    given, terms = [data[name] for name in ("value", "old_value", "target")], []
+    for value, old, target in zip(*given, strict=True):
         near = min(max(value, old - 0.3), old + 0.3)
         terms.append(0.5 * max((value - target) ** 2, (near - target) ** 2))
-    found = losses.clipped_value_loss(
-        data["value"], data["old_value"], data["target"], data["weights"], 0.3
-    )
+    found = losses.clipped_value_loss(*given, data["weights"], 0.3)
     np.testing.assert_allclose(found, mean(terms, data["weights"]), rtol=1e-12)
 
 

@@ -33,22 +33,11 @@ def start(trainer, play):
 
 
 @eqx.filter_jit
-def learn(network, opt_state, batch, config, key, progress):
-    """One update of PPO."""
-    loss = make_loss(config, progress)
-    return fit(loss, network, opt_state, batch, config, key, progress, place(6, 1))
-
-
-def same(a, b):
-    """Whether two networks have equal parameters."""
-    return all(
-        np.array_equal(x, y)
-        for x, y in zip(
-            jax.tree.leaves(eqx.filter(a, eqx.is_array)),
-            jax.tree.leaves(eqx.filter(b, eqx.is_array)),
-            strict=True,
-        )
-    )
+def learn(state, batch, config):
+    """The first update of PPO."""
+    key, progress = jax.random.key(0), jnp.float32(0.0)
+    loss, start = make_loss(config, progress), (state.network, state.opt_state)
+    return fit(loss, *start, batch, config, key, progress, place(6, 1))
 
 
 def test_loss_where_nothing_has_moved_yet(start):
@@ -77,10 +66,8 @@ def test_minibatches_hold_every_step_once_an_epoch():
 def test_gradients_that_are_not_finite_are_skipped(start):
     state, [batch] = start
     broken = (dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan)),)
-    network, opt_state, stats = learn(
-        state.network, state.opt_state, broken, CONFIG, jax.random.key(0), jnp.float32(0.0)
-    )
-    assert same(network, state.network)
+    network, opt_state, stats = learn(state, broken, CONFIG)
+    assert eqx.tree_equal(network, state.network)
     chex.assert_trees_all_equal(opt_state, state.opt_state)
     assert stats["not_finite"] == stats["minibatches"] > 0
 
@@ -88,13 +75,9 @@ def test_gradients_that_are_not_finite_are_skipped(start):
 def test_updates_stop_at_the_kl_limit(start):
     state, batch = start
     hasty = dataclasses.replace(CONFIG, learning_rate=0.3, target_kl=1e-3)
-    _, _, stats = learn(
-        state.network, state.opt_state, batch, hasty, jax.random.key(0), jnp.float32(0.0)
-    )
+    _, _, stats = learn(state, batch, hasty)
     assert 2 <= stats["minibatches"] < 6
-    _, _, stats = learn(
-        state.network, state.opt_state, batch, CONFIG, jax.random.key(0), jnp.float32(0.0)
-    )
+    _, _, stats = learn(state, batch, CONFIG)
     assert stats["minibatches"] == 6
 
 
@@ -120,7 +103,7 @@ def test_train_step_is_deterministic_and_compiles_once(trainer, both):
             state, update = trainer.step(state, progress)
         results.append((state.network, update))
     assert trainer._step._cache_size() == 1
-    assert same(results[0][0], results[1][0])
+    assert eqx.tree_equal(results[0][0], results[1][0])
     chex.assert_trees_all_equal(results[0][1], results[1][1])
     assert trainer.num_envs == 6
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import equinox as eqx
-import jax
-import numpy as np
 import pytest
 
-from tests.agents.conftest import lasting
+from tests.agents.conftest import bits, lasting
 from tests.agents.run.stores import RefusedError, Store
 from veenv import Order
 from veenv.agents.config.args import TrainArgs
@@ -35,11 +33,6 @@ def store(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     yield store
     assert list(tmp_path.iterdir()) == []
-
-
-def bits(state):
-    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
-    return [np.asarray(x).tobytes() for x in leaves]
 
 
 @pytest.fixture

@@ -26,10 +26,14 @@ def state():
 
 
 @pytest.fixture
-def store(tmp_path):
-    said = []
-    store = Checkpoints(tmp_path / "checkpoints", IDENTITY, keep=2, warn=said.append)
-    return store, said
+def said():
+    """The warnings of the store."""
+    return []
+
+
+@pytest.fixture
+def store(tmp_path, said):
+    return Checkpoints(tmp_path / "checkpoints", IDENTITY, keep=2, warn=said.append)
 
 
 def other(state, seed):
@@ -54,10 +58,9 @@ def bits(tree):
     return [(str(x.dtype), x.shape, np.asarray(x).tobytes()) for x in arrays]
 
 
-def test_a_state_comes_back_bit_for_bit_and_nothing_is_unpickled(store, state, monkeypatch):
+def test_a_state_comes_back_bit_for_bit_and_nothing_is_unpickled(store, said, state, monkeypatch):
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, lambda *_: pytest.fail("it was unpickled"))
-    store, said = store
     assert store.restore(state) is None
     saved = other(state, 1)
     run = {"seconds": 1.5, "best": {"wide": {"ids": [2, 1], "cost": 7, "steps": 3}}}
@@ -70,7 +73,6 @@ def test_a_state_comes_back_bit_for_bit_and_nothing_is_unpickled(store, state, m
 
 
 def test_the_newest_and_the_best_are_kept(store, state):
-    store, _ = store
     scores = {1: 5.0, 2: 1.0, 3: 4.0, 4: float("nan"), 5: 3.0}
     best = [store.save(n, state, {}, score) for n, score in scores.items()]
     assert best == [True, True, False, False, False]
@@ -84,8 +86,7 @@ def test_the_newest_and_the_best_are_kept(store, state):
     assert store.numbers() == [6, 7]
 
 
-def test_what_others_put_there_is_left_alone_and_what_is_half_written_goes(store, state):
-    store, said = store
+def test_what_others_put_there_is_left_alone_and_what_is_half_written_goes(store, said, state):
     theirs = ["2024/notes.txt", "notes.txt", "007.checkpoint", "5", "٣.checkpoint"]
     half = ".2.checkpoint.0123.part"
     for name in (*theirs, half):
@@ -127,8 +128,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_one_before_a_damaged_one_is_used(store, state, damage):
-    store, said = store
+def test_the_one_before_a_damaged_one_is_used(store, said, state, damage):
     first = other(state, 1)
     store.save(1, first, {"seconds": 2.0})
     store.save(2, other(state, 2), {"seconds": 2.0})
@@ -159,7 +159,6 @@ def test_the_one_before_a_damaged_one_is_used(store, state, damage):
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(store, state, identity, message):
-    store, _ = store
     store.save(1, state, {})
     with pytest.raises(ValueError, match=message):
         Checkpoints(store.folder, identity).restore(state)
@@ -167,7 +166,6 @@ def test_a_checkpoint_of_something_else_is_refused(store, state, identity, messa
 
 def test_writes_that_the_system_refuses_leave_earlier_ones(store, state):
     """Files may not grow beyond 300 bytes."""
-    store, _ = store
     saved = other(state, 1)
     store.save(1, saved, {})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

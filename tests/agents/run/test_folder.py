@@ -5,12 +5,11 @@ import errno
 import json
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.agents.conftest import lasting
+from tests.agents.conftest import bits, lasting
 from veenv import Order
 from veenv.agents.run.checkpoints import Restored
 from veenv.agents.run.folder import RunFolder, identity_of
@@ -18,6 +17,7 @@ from veenv.agents.run.metrics import Metrics
 from veenv.agents.training.best import BestOrders
 from veenv.agents.training.learner import Learner
 from veenv.agents.training.loop import DivergedError, train
+from veenv.env.rewards import classical_cost
 
 
 def full(*args, **kwargs):
@@ -45,11 +45,6 @@ def open_folder(trainer, both, tmp_path):
     yield opened, said
     for folder in folders:
         folder.close()
-
-
-def bits(state):
-    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
-    return [np.asarray(x).tobytes() for x in leaves]
 
 
 def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
@@ -176,8 +171,5 @@ def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
 def test_score_of_a_checkpoint(trainer, both):
     learner = Learner(trainer)
     measured = next(train(learner)).measured | {"mean_cost": {"wide": 30.0, "chain": 12.0}}
-    wide, chain = (
-        min(graph.cost(order) for order in (graph.forward(), graph.reverse(), graph.markowitz()))
-        for graph in both.graphs
-    )
+    wide, chain = (classical_cost(graph, "multiplications") for graph in both.graphs)
     np.testing.assert_allclose(learner.score(measured), (30.0 / wide + 12.0 / chain) / 2)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters, usual_promotion
+from tests.clients.ecosystem.check import jacobian_test, library, usual_promotion
 from tests.engine.corpus.case import case, uniform
 from veenv import fuse, jacve
 
@@ -85,9 +85,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)
 
 
 def test_loops_have_the_modes_that_jax_has():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, filled, library, parameters
+from tests.clients.ecosystem.check import filled, jacobian_test, library
 from tests.engine.corpus.case import case, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -56,6 +56,4 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, filled, parameters
+from tests.clients.ecosystem.check import filled, jacobian_test
 from tests.engine.corpus.case import case, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -90,9 +90,4 @@ def _cases():
         ]
 
 
-CASES = _cases()
-
-
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(_cases())

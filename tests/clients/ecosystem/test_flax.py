@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, filled, library, parameters, usual_promotion
+from tests.clients.ecosystem.check import filled, jacobian_test, library, usual_promotion
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -103,9 +103,4 @@ def _cases():
         ]
 
 
-CASES = _cases()
-
-
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(_cases())

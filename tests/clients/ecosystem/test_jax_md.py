@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters, usual_promotion
+from tests.clients.ecosystem.check import jacobian_test, library, usual_promotion
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -66,9 +66,11 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-@pytest.mark.filterwarnings("ignore")
-def test_jacobian(case):
+@pytest.fixture(autouse=True)
+def listed(x64):
+    """The list is made of values, outside of what is compiled."""
     with usual_promotion():
-        _listed()  # the list is made of values, outside of what is compiled
-    check(case)
+        _listed()
+
+
+test_jacobian = pytest.mark.filterwarnings("ignore")(jacobian_test(CASES))

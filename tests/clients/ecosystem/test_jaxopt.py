@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import jacobian_test, library
 from tests.engine.corpus.case import case, definite, distinct, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -91,10 +91,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_jacobian(case):
-    check(case)
+test_jacobian = pytest.mark.filterwarnings("ignore::DeprecationWarning")(jacobian_test(CASES))
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "inv"])

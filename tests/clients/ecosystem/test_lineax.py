@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import jacobian_test, library
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -72,6 +72,4 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)

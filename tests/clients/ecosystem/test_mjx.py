@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import jacobian_test, library
 from tests.engine.corpus.case import case, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -47,7 +47,4 @@ Q, V = uniform(2), uniform(2, seed=1)
 CASES = [case("kinematics", _kinematics, Q), case("step", _step, Q, V, argnums=(0, 1))]
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-@pytest.mark.filterwarnings("ignore")
-def test_jacobian(case):
-    check(case)
+test_jacobian = pytest.mark.filterwarnings("ignore")(jacobian_test(CASES))

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.clients.ecosystem.check import check, parameters
+from tests.clients.ecosystem.check import jacobian_test
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -59,15 +59,11 @@ def _alignment(logits):
     return optax.ctc_loss(logits[None], padding, labels, ends)
 
 
-RATE = np.asarray(0.1)
-BOTH = {"argnums": (0, 1)}
 CASES = [
-    case("adamw_scheduled", _trained(_scheduled), normal(3), RATE, **BOTH),
+    case("adamw_scheduled", _trained(_scheduled), normal(3), np.asarray(0.1), argnums=(0, 1)),
     case("lbfgs_line_search", _line_search, normal(3), oracle=jax.jacfwd, tol=1e-7),
     case("ctc", _alignment, normal(4, 3)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import jacobian_test, library
 from tests.engine.corpus.case import case, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -65,6 +65,4 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import jacobian_test, library
 from tests.engine.corpus.case import case, normal, uniform
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -50,6 +50,4 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_jacobian(case):
-    check(case)
+test_jacobian = jacobian_test(CASES)

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 import veenv
+from tests.measure.report.test_page import subject_of
 from veenv.measure.report import Subject, write_report
 
 NAMES = "chromium", "chromium-browser", "google-chrome"
@@ -43,9 +44,7 @@ byId("seen").textContent = JSON.stringify(seen);
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> tuple[Subject, str]:
-    task = veenv.tasks.get("Robertson")
-    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    subject = Subject(task, graph, veenv.best_order("Robertson"))
+    subject = subject_of("Robertson")
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(path, subject, rounds=0, points=1)
     return subject, path
