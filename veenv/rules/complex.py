@@ -85,8 +85,7 @@ _ANALYTIC = frozenset("dot_general conv_general_dilated fft reduce_prod cumprod 
                       "triangular_solve".split())  # fmt: skip
 """Primitives of more than entries that are analytic; those of entries are, but for two."""
 _NOT_ANALYTIC = "conj", "sign"
-_OF_BODIES = frozenset("jit pjit closed_call remat2 checkpoint scan while cond "
-                       "custom_linear_solve".split())  # fmt: skip
+_OF_BODIES = frozenset("jit closed_call remat2 scan while cond custom_linear_solve".split())
 """Primitives that are analytic where their bodies are."""
 
 

@@ -221,10 +221,9 @@ _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_sp
 
 # The operand itself, and parts of complex numbers.
 _add("convert_element_type", _ALONE, _UNIT, cost="free")
-_add("copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
+_add("copy name layout_constraint xla_metadata_value pvary pbroadcast reshard "
      "sharding_constraint", _ALONE, _UNIT, result="entries", cost="free")  # fmt: skip
 _add("device_put optimization_barrier veenv_batch_barrier", _SAME)
-_add("pcast", form="same", linear=ALL, whole="")
 _add("reduce_precision conj complex", _ENTRY, linear=ALL)
 _add("real imag", _ENTRY, linear=ALL, cost="simple")
 
@@ -268,7 +267,7 @@ _add("dot_general", form="dot", both=True, bilinear=True, partials="finite", len
 _add("ragged_dot_general", bilinear=True)
 _add("conv_general_dilated", form="convolution", bilinear=True, partials="finite", cost="library")
 _add("fft", linear=ALL, both=True)
-_add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
+_add("psum psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
 
 # Decompositions and solves.
 _MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library", "whole": 2}
@@ -285,9 +284,9 @@ _add("lu_pivots_to_permutation", lengths="", whole=1)
 _add("custom_linear_solve", form="solve", partials="poles", assumes=True)
 
 # Bodies, and what does more than compute.
-_add("jit pjit closed_call", form="call", both=True, partials="finite")
+_add("jit closed_call", form="call", both=True, partials="finite")
 _add("custom_jvp_call", form="call", partials="finite")
-_add("custom_vjp_call custom_vjp_call_jaxpr", form="call", both=False)
+_add("custom_vjp_call", form="call", both=False)
 _add("custom_lin", form="call", both=False, assumes=True)
 _add("linear_call", form="call", both=False, assumes=True)
 _add("call_hi_primitive", form="call")
