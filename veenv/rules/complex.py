@@ -54,7 +54,7 @@ def complex_rule(site: Site) -> Rule | None:
 
 
 def are_analytic(equations: Iterable[Any]) -> bool:
-    """Whether all equations of a program or a jaxpr surely have derivatives by complex numbers."""
+    """Returns whether all of these equations surely have derivatives by complex numbers."""
     return all(map(_is_analytic, equations))
 
 
