@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray, UInt8
 from veenv.env.adapters.episode import Episode, TaskEpisodes, bounds, check_kind, order_ids
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
+from veenv.env.observe import fields_of
 from veenv.env.task_set import TaskDistribution
 
 
@@ -200,8 +201,7 @@ class GymnaxEnv:
 def _space_of(tree: Any) -> gymnasium.Space[Any]:
     """Returns the space of the arrays of a dataclass, by the names of its fields."""
     if hasattr(tree, "__dataclass_fields__"):
-        fields = {name: getattr(tree, name) for name in tree.__dataclass_fields__}
-        return gymnasium.spaces.Dict({n: _space_of(x) for n, x in fields.items() if x is not None})
+        return gymnasium.spaces.Dict({n: _space_of(x) for n, x in fields_of(tree).items()})
     if tree.dtype == bool:
         return gymnasium.spaces.MultiBinary(tree.shape)
     dtype, info = np.dtype(tree.dtype).type, np.iinfo(tree.dtype)
