@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -17,15 +18,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jax.extend import core, source_info_util
 
-_CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "core_closed_call": "call_jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
+_CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr"}
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
 _FRAMES = 64
@@ -33,12 +26,11 @@ _FRAMES = 64
 KERNEL = "veenv_fused"
 """Name of the primitive of a kernel."""
 _RULED = {
-    "custom_jvp_call": ("call_jaxpr",),
-    "custom_vjp_call": ("call_jaxpr", "fun_jaxpr"),
-    "custom_vjp_call_jaxpr": ("call_jaxpr", "fun_jaxpr"),
-    "linear_call": ("callee",),
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "linear_call": "callee",
 }
-"""Calls with a custom derivative rule, and the parameters that may hold their body."""
+"""Calls with a custom derivative rule, and the parameter that holds their body."""
 
 
 _QUIET = {
@@ -95,12 +87,9 @@ def _barrier_of_batch(size: int, batched: Any, leaves: list[Any]) -> tuple[list[
     """Batches the barrier with one branch: a condition for each would compute both sides."""
     del size
     [flags] = batched
-    stored = iter(
-        _barrier([leaf for leaf, is_batched in zip(leaves, flags, strict=True) if is_batched])
-    )
-    return [
-        next(stored) if is_batched else leaf for leaf, is_batched in zip(leaves, flags, strict=True)
-    ], flags
+    stored = iter(_barrier(list(itertools.compress(leaves, flags))))
+    pairs = zip(leaves, flags, strict=True)
+    return [next(stored) if is_batched else leaf for leaf, is_batched in pairs], flags
 
 
 def _same(*leaves: Any) -> list[Any]:
@@ -139,9 +128,7 @@ def inlinable_body(name: str, params: Mapping[str, Any]) -> Any | None:
 
 def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
     """Returns the body of a call, with a custom derivative rule or without; else None."""
-    keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
-    candidates = (params.get(key) for key in keys)
-    return next((body for body in candidates if body is not None), None)
+    return params.get(_RULED[name]) if name in _RULED else inlinable_body(name, params)
 
 
 def formula(eqn: Any) -> Any | None:
@@ -227,7 +214,7 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     JAX is about to write such functions as "hi" primitives (`jax_custom_vjp3`), which users can
     make themselves, too (`jax.experimental.hijax`).
     """
-    if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
+    if primitive.name in ("custom_jvp_call", "custom_vjp_call"):
         return primitive.name[7:10]
     hi = _own(params)
     if not hasattr(hi, "vjp_fwd"):
@@ -259,7 +246,7 @@ def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
 def function_source(params: Mapping[str, Any]) -> str | None:
     """Returns name, file and line of the function behind a call with a derivative rule."""
     hi = _own(params)
-    body = params.get("call_jaxpr", params.get("fun_jaxpr"))
+    body = params.get("call_jaxpr")
     if hi is not None:
         body = getattr(getattr(hi, "traced", None), "jaxpr", None)
     source = getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
@@ -423,6 +410,4 @@ def varying_as(x: Any, aval: Any) -> Any:
 
 
 def _varying(x: Any, axes: frozenset[Any]) -> Any:
-    cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
-    options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
-    return cast(x, tuple(axes), **options) if axes else x
+    return lax.pcast(x, tuple(axes), to="varying") if axes else x

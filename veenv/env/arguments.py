@@ -37,17 +37,13 @@ def chosen_params(params: EnvParams | None, default: EnvParams) -> EnvParams:
             )
     actual, expected = (_shapes(replace(p, reference=None, scale=None)) for p in (params, default))
     if params.reference is not None:
-        actual["reference"], expected["reference"] = (
-            params.reference.shape,
-            default.vertex_ids.shape,
+        actual["reference"] = params.reference.shape
+        expected["reference"] = default.vertex_ids.shape
+    if difference := _difference(actual, expected):
+        raise ValueError(
+            f"these params are of another Spec: {difference}; encode the graph with env.encode, "
+            "and pick one task's from stacked params (veenv.env.task_set.pick_params)"
         )
-    for name in (*expected, *(actual.keys() - expected.keys())):
-        if actual.get(name) != expected.get(name):
-            raise ValueError(
-                f"these params are of another Spec: {name} has shape {actual.get(name)}, expected "
-                f"{expected.get(name)}; encode the graph with env.encode, and pick one task's from "
-                "stacked params (veenv.env.task_set.pick_params)"
-            )
     return params
 
 
@@ -68,29 +64,31 @@ def check_state(state: State, params: EnvParams) -> None:
             f"expected the state of one episode, got those of {shape}; use jax.vmap, or pick "
             "episode k with jax.tree.map(lambda x: x[k], states)"
         )
-    slots = params.vertex_ids
     actual = _shapes((state.core, state.action_mask))
-    expected = _shapes((params.initial, slots))
-    for name in (*expected, *(actual.keys() - expected.keys())):
-        if actual.get(name) != expected.get(name):
-            same = len(state.action_mask) == len(slots)
-            raise ValueError(
-                "this state is of another environment: it has "
-                + (
-                    "another function or cost model"
-                    if same
-                    else f"{len(state.action_mask)} actions"
-                )
-                + f", expected {'those of this one' if same else len(slots)} ({name} has shape "
-                f"{actual.get(name)}, expected {expected.get(name)}); begin with this "
-                "environment's reset"
-            )
+    expected = _shapes((params.initial, params.vertex_ids))
+    if difference := _difference(actual, expected):
+        number, wanted = len(state.action_mask), len(params.vertex_ids)
+        what = "another function or cost model, expected those of this one"
+        if number != wanted:
+            what = f"{number} actions, expected {wanted}"
+        raise ValueError(
+            f"this state is of another environment: it has {what} ({difference}); begin with this "
+            "environment's reset"
+        )
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shape of every array, by its name."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path).lstrip("."): jnp.shape(leaf) for path, leaf in leaves}
+
+
+def _difference(actual: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Describes the first array of another shape than expected; empty where all have theirs."""
+    for name in (*expected, *(actual.keys() - expected.keys())):
+        if actual.get(name) != expected.get(name):
+            return f"{name} has shape {actual.get(name)}, expected {expected.get(name)}"
+    return ""
 
 
 def to_slot(action: Any, num_actions: int) -> Int[Array, ""]:

@@ -65,14 +65,32 @@ def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Ar
         index = jnp.where(later, (w + 1) * WORD, index)
         word = jnp.where(later, words[..., w + 1], word)
         before = jnp.where(later, seen, before)
-    rank -= before
+    return bit_of_rank(word, rank - before, index)
+
+
+def bit_of_rank(
+    words: UInt[Array, "*batch"], rank: Int[Array, "*batch"], first: Int[Array, "*batch"]
+) -> Int[Array, "*batch"]:
+    """Returns the number of the set bit of a given rank, 0 for the lowest.
+
+    Args:
+      words: the words.
+      rank: int32, less than the number of set bits (else the result means nothing, but lies in
+        [first, first + 32)).
+      first: int32, the number of each word's lowest bit.
+
+    Examples:
+      >>> word, rank = jnp.array([0b1101000], jnp.uint32), jnp.array([1])
+      >>> bit_of_rank(word, rank, jnp.array([32])).tolist()
+      [37]
+    """
     for half in (16, 8, 4, 2, 1):
-        low = lax.population_count(word & jnp.uint32((1 << half) - 1)).astype(jnp.int32)
+        low = lax.population_count(words & jnp.uint32((1 << half) - 1)).astype(jnp.int32)
         later = rank >= low
-        index += jnp.where(later, half, 0)
-        rank -= jnp.where(later, low, 0)
-        word = jnp.where(later, word >> half, word)
-    return index
+        first = first + jnp.where(later, half, 0)
+        rank = rank - jnp.where(later, low, 0)
+        words = jnp.where(later, words >> half, words)
+    return first
 
 
 def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:

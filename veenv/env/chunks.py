@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -47,19 +48,18 @@ def for_chunks(step: Step, size: int, total: Int[Array, ""], carry: Any, data: A
         axis_size: int, in_batched: Any, total: Array, carry: Any, data: Any
     ) -> Any:
         total_batched, carry_batched, data_batched = in_batched
-        carry = jax.tree.map(
-            lambda leaf, batched: (
-                leaf if batched else jnp.broadcast_to(leaf, (axis_size, *leaf.shape))
-            ),
-            carry,
-            carry_batched,
-        )
+        carry = jax.tree.map(partial(_as_batch, axis_size), carry, carry_batched)
         axes = jax.tree.map(lambda batched: 0 if batched else None, data_batched)
         longest = total.max() if total_batched else total
         batch = for_chunks(jax.vmap(step, in_axes=(None, 0, axes)), size, longest, carry, data)
         return batch, jax.tree.map(lambda _: True, carry)
 
     return run(total, carry, data)
+
+
+def _as_batch(size: int, x: Array, batched: bool) -> Array:
+    """Returns an array for each member of a batch: its own, or the one that all share."""
+    return x if batched else jnp.broadcast_to(x, (size, *x.shape))
 
 
 def as_one_batch(
@@ -89,7 +89,7 @@ def as_one_batch(
         size = batch[0].shape[1 if in_batched[1] else 0]
 
         def flat(x: Array, batched: bool) -> Array:
-            x = x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
+            x = _as_batch(axis_size, x, batched)
             return x.reshape(axis_size * size, *x.shape[2:])
 
         if in_batched[0] and axes.ndim == 3:  # shared by the members of each batch

@@ -92,22 +92,18 @@ def task_graph(
     Raises:
       TypeError, ValueError: as `make`.
     """
-    if isinstance(task, Graph):
-        entry, point, by = None, (), argnums
-        graph = task
-    elif isinstance(task, str):
+    entry = None
+    if isinstance(task, str):
         if task in set_names():
             raise ValueError(f"{task} is a set of tasks: veenv.sets({task!r})")
         entry = tasks.get(task)
-        point, by = entry.example_args(), entry.argnums
-        graph = None
-    elif callable(task):
+    elif not isinstance(task, Graph):
+        if not callable(task):
+            raise TypeError(f"expected a task's name, a function or a graph, got {task!r:.60}")
         return make_graph(task, argnums)(*args)
-    else:
-        raise TypeError(f"expected a task's name, a function or a graph, got {task!r:.60}")
     if args or argnums != 0:
         raise ValueError(f"{task!r} takes neither arguments nor argnums of its own")
-    if graph is not None:
-        return graph
+    if isinstance(task, Graph):
+        return task
     assert entry is not None
-    return make_graph(entry.fun, by)(*point)
+    return make_graph(entry.fun, entry.argnums)(*entry.example_args())

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from veenv._compat import barrier
-from veenv.env.bits import WORD
+from veenv.env.bits import WORD, bit_of_rank
 
 UNIT = 4
 """Words of a unit, the part of a set that is listed at once."""
@@ -79,7 +79,7 @@ def members(
     word = jnp.minimum(word + UNIT * block, num_words - 1)
     owner, word, rank = barrier((owner, word, rank - before))
     bits = barrier(at(sets.reshape(-1), word * num_sets + owner))
-    one = word * WORD + bit_of_rank(bits, rank)
+    one = word * WORD + bit_of_rank(bits, rank, jnp.zeros(rank.shape, jnp.int32))
     return jnp.where(used, owner, 0), jnp.where(used, one, 0), used, total
 
 
@@ -113,28 +113,6 @@ def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
     ended = jnp.zeros(rows, jnp.float32).at[ends.astype(jnp.uint32)].add(1.0, mode="drop")
     passed = running_sum(ended)[:room].astype(jnp.int32)
     return jnp.minimum(passed, len(ends) - 1)
-
-
-def bit_of_rank(words: UInt[Array, "*batch"], rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
-    """Returns the position of the set bit of a given rank, 0 for the lowest.
-
-    Args:
-      words: the words.
-      rank: int32, less than the number of set bits (else the result means nothing, but lies in
-        [0, 32)).
-
-    Examples:
-      >>> bit_of_rank(jnp.array([0b1101000], jnp.uint32), jnp.array([1])).tolist()
-      [5]
-    """
-    index = jnp.zeros(rank.shape, jnp.int32)
-    for half in (16, 8, 4, 2, 1):
-        low = lax.population_count(words & jnp.uint32((1 << half) - 1)).astype(jnp.int32)
-        later = rank >= low
-        index += jnp.where(later, half, 0)
-        rank = rank - jnp.where(later, low, 0)
-        words = jnp.where(later, words >> half, words)
-    return index
 
 
 def at(numbers: Array, places: Int[Array, " E"]) -> Array:

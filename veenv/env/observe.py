@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from veenv._compat import barrier
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.graph_view import GraphObservation, GraphView, with_columns
-from veenv.env.rules_array import ArrayEdges, ArrayRules
+from veenv.env.rules_array import ArrayRules
 from veenv.env.rules_scalar import ScalarRules
 from veenv.env.state import Observation, owned
 from veenv.graph.graph import Graph
@@ -154,11 +154,10 @@ def largest_feature(spec: Spec) -> float:
     return 44.0 if spec.wide else 22.0  # log1p of 2 ** 63, of 2 ** 31
 
 
-def fields_of(core: Any) -> dict[str, Any]:
-    """Returns the arrays of the rules' state, by name."""
-    names = ("codes", "sources") if isinstance(core, ArrayEdges) else ("present", "valued")
-    arrays = {name: getattr(core, name) for name in names}
-    return {name: leaf for name, leaf in arrays.items() if leaf is not None}
+def fields_of(record: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass by name, without those that are None."""
+    values = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def as_fields(obs: Any) -> dict[str, Any]:
@@ -175,8 +174,7 @@ def as_fields(obs: Any) -> dict[str, Any]:
     """
     if isinstance(obs, PackedObservation):
         return {**fields_of(obs.edges), "action_mask": obs.action_mask}
-    names = list(type(obs).__dataclass_fields__)
-    return {name: getattr(obs, name) for name in names}
+    return fields_of(obs)
 
 
 def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, "*batch A"]:

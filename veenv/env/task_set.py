@@ -311,8 +311,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
       >>> core.names[0], core.references[0], core.classical[0]["Markowitz"]
       ('RobotArm_6DOF', 221, 288)
     """
-    evaluation_set(name)
-    return TaskDistribution.of(name, cost)
+    return TaskDistribution.of(evaluation_set(name), cost)
 
 
 def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:

@@ -94,12 +94,13 @@ def as_one_equation(
         return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
 
     nondiff = jax.tree.leaves(args[-1])
-    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
     count = program.num_inputs + len(nondiff)
     avals = (*program.avals[:count], *out_avals)
     results = tuple(range(count, len(avals)))
+    every = walk.every(program.equations)
+    backward = any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in every)
     equation = Equation(
-        Whole(run, any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in every), refused),
+        Whole(run, backward, refused),
         {},
         tuple(range(count)),
         results,

@@ -22,6 +22,7 @@ from veenv.graph.linearity import is_linear, is_zero_at_zero
 from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import Site, walk
 from veenv.rules.base import is_differentiable
+from veenv.rules.passes import active_function
 from veenv.rules.table import facts
 
 
@@ -72,20 +73,13 @@ def inner_program(site: Site) -> Inner | None:
     if kind is None or not results:
         return None
 
-    def call(primals: list[Any], *active: Any) -> tuple[tuple[Any, ...], list[Any]]:
-        full = list(primals)
-        for i, value in zip(operands, active, strict=True):
-            full[i] = value
-        every = _compat.bind(site.primitive, site.params, full)
-        return tuple(every[k] for k in results), every
-
     def pushed(tangents: list[Any], primals: list[Any]) -> Any:
-        active = [primals[i] for i in operands]
-        return jax.jvp(lambda *v: call(primals, *v), active, tangents, has_aux=True)[1:]
+        active = active_function(site, primals)
+        return jax.jvp(active.fun, active.primals, tangents, has_aux=True)[1:]
 
     def pulled(cotangents: list[Any], primals: list[Any]) -> Any:
-        active = [primals[i] for i in operands]
-        _, pull, outs = jax.vjp(lambda *v: call(primals, *v), *active, has_aux=True)
+        active = active_function(site, primals)
+        _, pull, outs = jax.vjp(active.fun, *active.primals, has_aux=True)
         return pull(tuple(cotangents)), outs
 
     def traced(run: Callable[..., Any], over: Sequence[Any]) -> Program:

@@ -41,30 +41,17 @@ def to_networkx(self: Described) -> networkx.DiGraph[int]:
         import networkx
 
     digraph: networkx.DiGraph[int] = networkx.DiGraph()
-    for node in _nodes(self):
+    for node in sorted({*range(self.num_inputs), *(n for edge in self.edges for n in edge)}):
+        vertex = max(0, node - self.num_inputs + 1)
+        kind = "vertex" if vertex in self.eliminable else "output"
         digraph.add_node(
             node,
-            kind=_kind(self, node),
-            vertex=max(0, node - self.num_inputs + 1),
-            primitive=_primitive(self, node),
+            kind=kind if vertex else "input",
+            vertex=vertex,
+            primitive=self.primitives[vertex - 1] if vertex else "",
             shape=self.shapes[node],
             is_output=node in self.output_nodes,
         )
     for (source, target), structure in self.structures().items():
         digraph.add_edge(source, target, structure=structure)
     return digraph
-
-
-def _nodes(graph: Described) -> list[int]:
-    """Returns the inputs and the nodes on edges."""
-    return sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)})
-
-
-def _kind(graph: Described, node: int) -> str:
-    if node < graph.num_inputs:
-        return "input"
-    return "vertex" if node - graph.num_inputs + 1 in graph.eliminable else "output"
-
-
-def _primitive(graph: Described, node: int) -> str:
-    return "" if node < graph.num_inputs else graph.primitives[node - graph.num_inputs]

@@ -334,20 +334,19 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
         elementals.append(tuple(_elementals(equation, partials[index], wanted, node_of)))
         needed.update(e.source for e in elementals[-1])
     elementals, outputs = _reached(program, elementals[::-1], outputs)
+    pairs = zip(partials, elementals, strict=True)
+    partials = [p if used else EquationPartials() for p, used in pairs]
     reverse_only = tuple(
-        _reverse_only(equation, f, node_of) if f.reverse_only and used else None
-        for equation, f, used in zip(program.equations, partials, elementals, strict=True)
+        _reverse_only(equation, p, node_of) if p.reverse_only else None
+        for equation, p in zip(program.equations, partials, strict=True)
     )
     return Linearisation(
         program,
         tuple(elementals),
-        tuple(f.custom if used else None for f, used in zip(partials, elementals, strict=True)),
-        tuple(f.followed if used else None for f, used in zip(partials, elementals, strict=True)),
+        tuple(p.custom for p in partials),
+        tuple(p.followed for p in partials),
         reverse_only,
-        tuple(
-            f.site is not None and f.site.effects and bool(used)
-            for f, used in zip(partials, elementals, strict=True)
-        ),
+        tuple(p.site is not None and p.site.effects for p in partials),
         _graph(program, outputs, elementals, reverse_only, not holomorphic),
         not holomorphic,
     )

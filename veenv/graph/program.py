@@ -206,9 +206,7 @@ def _program(
     num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
     flattener = _Flattener(closed, num_inputs, values, plain=plain)
     outputs = flattener.outputs
-    equations = flattener.equations
-    if _has_refs(closed):
-        equations = fold_refs(equations, flattener.avals, outputs)
+    equations = fold_refs(flattener.equations, flattener.avals, outputs)
     return Program(
         num_inputs=num_inputs,
         constants=tuple(flattener.constants),
@@ -223,13 +221,6 @@ def _program(
         else (tuple(outputs[num_out:]), tuple(closed.out_avals[num_out:]), returned.aux_tree),
         replay=_replayed(closed, wanted, tuple(nondiff), returned),
     )
-
-
-def _has_refs(closed: Any) -> bool:
-    """Returns whether a jaxpr makes refs, or takes refs from outside."""
-    jaxpr = _compat.open_jaxpr(closed)
-    results = (v for e in walk.every(jaxpr) for v in e.outvars)
-    return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *results))
 
 
 def _replayed(

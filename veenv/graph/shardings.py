@@ -143,10 +143,7 @@ class _Loosened:
         return jax.make_jaxpr(lambda *args: self._results(jaxpr, [*consts, *args]))(*shapes)
 
     def _results(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-        body = _compat.open_jaxpr(jaxpr)
-        variables = (*body.constvars, *body.invars)
-        known = dict(zip(variables, anywhere(list(values)), strict=True))
-        return list(map(walk.run(body, known, self._step), body.outvars))
+        return walk.results(jaxpr, anywhere(list(values)), self._step)
 
     def _step(self, equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
         name, params = equation.primitive.name, equation.params

@@ -123,8 +123,7 @@ def register(*names: str) -> Callable[[Rule], Rule]:
     """Decorator: makes a rule the built-in one of the primitives of these names."""
 
     def wrap(rule: Rule) -> Rule:
-        for name in names:
-            _RULES[name] = rule
+        _RULES.update(dict.fromkeys(names, rule))
         return rule
 
     return wrap

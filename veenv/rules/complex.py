@@ -12,6 +12,7 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.linear_map import canonical
+from veenv.rules import walk
 from veenv.rules.base import (
     Partial,
     Row,
@@ -53,34 +54,28 @@ def complex_rule(site: Site) -> Rule | None:
 
 
 def are_analytic(equations: Iterable[Any]) -> bool:
-    """The same of all equations of a program."""
-    return all(is_analytic(e.primitive.name, e.params, e.in_avals, e.out_avals) for e in equations)
+    """Returns whether all of these equations surely have derivatives by complex numbers."""
+    return all(map(_is_analytic, equations))
 
 
-def is_analytic(name: str, params: Any, in_avals: Iterable[Any], out_avals: Iterable[Any]) -> bool:
+def _is_analytic(equation: Any) -> bool:
     """Whether an equation surely has derivatives by complex numbers: no part or conjugate is taken.
 
     Real numbers are constants where that is so of all equations.
     """
-    if not any(map(is_complex, in_avals)):
+    name, params = equation.primitive.name, equation.params
+    if not any(map(is_complex, walk.in_avals(equation))):
         return True
     if bodies := [*_compat.bodies(params)]:
-        eqns = (eqn for body in bodies for eqn in body.eqns)
-        return name in _OF_BODIES and all(
-            is_analytic(e.primitive.name, e.params, _avals(e.invars), _avals(e.outvars))
-            for e in eqns
-        )
+        return name in _OF_BODIES and all(are_analytic(body.eqns) for body in bodies)
     known = facts(name)
     if known.flat:
         return True
     if name in _NOT_ANALYTIC or params.get("conjugate_a"):
         return False
     known_analytic = known.by_parts or known.elementwise or name in _ANALYTIC
-    return known_analytic and all(is_complex(a) for a in out_avals if is_differentiable(a))
-
-
-def _avals(variables: Iterable[Any]) -> list[Any]:
-    return [v.aval for v in variables]
+    outs = filter(is_differentiable, walk.out_avals(equation))
+    return known_analytic and all(map(is_complex, outs))
 
 
 _HOLOMORPHIC = frozenset("mul div dot_general exp log sin cos tanh logistic sqrt rsqrt square "
@@ -90,8 +85,7 @@ _ANALYTIC = frozenset("dot_general conv_general_dilated fft reduce_prod cumprod 
                       "triangular_solve".split())  # fmt: skip
 """Primitives of more than entries that are analytic; those of entries are, but for two."""
 _NOT_ANALYTIC = "conj", "sign"
-_OF_BODIES = frozenset("jit pjit closed_call remat2 checkpoint scan while cond "
-                       "custom_linear_solve".split())  # fmt: skip
+_OF_BODIES = frozenset("jit closed_call remat2 scan while cond custom_linear_solve".split())
 """Primitives that are analytic where their bodies are."""
 
 
@@ -102,16 +96,19 @@ def _alike(site: Site) -> Sequence[Row]:
         in_avals=[_of_parts(a) for a in site.in_avals],
         out_avals=[_of_parts(a) for a in site.out_avals],
     )
-    rule = find(site.primitive.name)
-    assert rule is not None
-    return [[None if p is None else _paired(p) for p in row] for row in rule(real)]
+    return _by_rule(real, _paired)
 
 
 def _holomorphic(site: Site) -> Sequence[Row]:
     """The rule of real arrays, each number as the matrix of a multiplication by it."""
+    return _by_rule(site, _as_matrices)
+
+
+def _by_rule(site: Site, adapted: Callable[[Partial], Partial]) -> Sequence[Row]:
+    """The rule of real arrays, each of its partials adapted to complex ones."""
     rule = find(site.primitive.name)
     assert rule is not None
-    return [[None if p is None else _as_matrices(p) for p in row] for row in rule(site)]
+    return [[None if p is None else adapted(p) for p in row] for row in rule(site)]
 
 
 def _as_matrices(p: Partial) -> Partial:

@@ -10,7 +10,7 @@ right: they steer loops and errors, and no value of a point depends on another p
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -129,20 +129,14 @@ def _with_definitions(closed: Any, known: dict[int, Any]) -> Any:
         info = equation.source_info
         with source_info_util.user_context(info.traceback, name_stack=info.name_stack):
             if meaning is not None:
-                return run(meaning, ins)
+                return walk.results(meaning, [*meaning.consts, *ins], step)
             params = {
                 key: _param_with_definitions(value, known) for key, value in equation.params.items()
             }
             return _compat.bind(equation.primitive, params, ins)
 
-    def run(closed: Any, ins: Sequence[Any]) -> list[Any]:
-        jaxpr = _compat.open_jaxpr(closed)
-        values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-        values.update(zip(jaxpr.invars, ins, strict=True))
-        return list(map(walk.run(jaxpr, values, step), jaxpr.outvars))
-
     shapes = [_compat.abstract(v.aval) for v in _compat.open_jaxpr(closed).invars]
-    return jax.make_jaxpr(lambda *ins: run(closed, ins))(*shapes)
+    return jax.make_jaxpr(lambda *ins: walk.results(closed, (*closed.consts, *ins), step))(*shapes)
 
 
 def _param_with_definitions(value: Any, known: dict[int, Any]) -> Any:

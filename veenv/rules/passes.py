@@ -245,12 +245,8 @@ def _silent(value: Any) -> Any:
             return [None] * len(equation.outvars)
         return _compat.bind(equation.primitive, _silent(equation.params), ins)
 
-    def run(*args: Any) -> list[Any]:
-        known = dict(zip(body.constvars, getattr(value, "consts", ()), strict=True))
-        read = walk.run(value, {**known, **dict(zip(body.invars, args, strict=True))}, step)
-        return [read(v) for v in body.outvars]
-
-    return jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in body.invars))
+    consts, shapes = getattr(value, "consts", ()), (_compat.abstract(v.aval) for v in body.invars)
+    return jax.make_jaxpr(lambda *args: walk.results(body, (*consts, *args), step))(*shapes)
 
 
 class Passes(NamedTuple):

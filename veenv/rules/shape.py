@@ -219,11 +219,9 @@ def concatenate(site: Site) -> Sequence[Row]:
     row, start = [], 0
     for aval in site.in_avals:
         size = aval.shape[axis]
-        if size == out[axis]:
-            row.append(relabelled(out, aval.shape, same_axes(out, ())))
-        else:
-            put = canonical(out[axis], size, start, 1, 0, 1, size)
-            row.append(selected(out, aval.shape, same_axes(out, (axis,)), put))
+        pairs = same_axes(out, () if size == out[axis] else (axis,))
+        put = canonical(out[axis], size, start, 1, 0, 1, size)
+        row.append(selected(out, aval.shape, pairs, put))
         start += size
     return [row]
 
@@ -233,13 +231,12 @@ def split(site: Site) -> Sequence[Row]:
     """Cutting one axis into pieces."""
     axis, shape = site.params["axis"], site.in_avals[0].shape
     rows, start = [], 0
-    for aval, size in zip(site.out_avals, site.params["sizes"], strict=True):
-        if aval.shape == shape:
-            rows.append([relabelled(aval.shape, shape, same_axes(shape, ()))])
-        else:
-            cut = canonical(int(size), shape[axis], 0, 1, start, 1, int(size))
-            rows.append([selected(aval.shape, shape, same_axes(shape, (axis,)), cut)])
-        start += int(size)
+    for aval in site.out_avals:
+        size = aval.shape[axis]
+        pairs = same_axes(shape, () if size == shape[axis] else (axis,))
+        cut = canonical(size, shape[axis], 0, 1, start, 1, size)
+        rows.append([selected(aval.shape, shape, pairs, cut)])
+        start += size
     return rows
 
 

@@ -2,7 +2,7 @@
 
 A primitive that is missing here is one of another library: its derivative is JAX's, its definition
 that of `veenv.rules.definitions`.  What takes code stands beside what it is for: partials
-in `veenv.rules`, moves of entries in `veenv.kernel`, odd parameters' text in `veenv.export`.
+in `veenv.rules`, moves of entries in `veenv.kernel`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ class Primitive:
     linear: slice | None = None
     bilinear: bool = False  # linear in each of its first two operands
     flat: bool = False  # its derivative is zero wherever it exists
-    # what its partials hold: "ones" (up to the sign), a "choice" of constants, or "values"
-    slope: Literal["ones", "choice", "values"] = "values"
     # where finite operands have infinite partials: nowhere ("finite"), only where the result is
     # infinite ("poles"), also where it is finite at zero ("root") or elsewhere ("end"); "defined":
     # nowhere where the result is finite, of zeros that a mask makes, too. What overflows, and what
@@ -64,7 +62,6 @@ class Primitive:
     updates: int | None = None  # of what puts entries: the operand that they are in
     leaves_out: bool = False  # entries of the first operand are not in the result
     repeats: bool = False  # its result has them several times
-    joins: str | None = None  # the parameter that says along which of their axes it joins operands
     # the axes that it works on as a whole, all others being apart: none (""), those that a
     # parameter says (the last one if it is missing), or so many at the end of the first operand
     whole: str | int | None = None
@@ -76,9 +73,6 @@ class Primitive:
     # else of its results; "" if none does; None if unknown
     lengths: str | None = None
     by_parts: bool = False  # it does the same to the real and to the imaginary part
-    python: str | None = None  # the function of JAX that calls it
-    # the parameters that this takes after the operands; None: it is not as simple
-    keywords: tuple[str, ...] | None = None
 
     @property
     def fused(self) -> bool:
@@ -161,8 +155,7 @@ def named(**facts: Any) -> frozenset[str]:
 def _add(names: str, *kinds: dict[str, Any], **facts: Any) -> None:
     """Adds the records of primitives of some kinds, with further facts."""
     known = {key: value for kind in (*kinds, facts) for key, value in kind.items()}
-    keywords, call = known.pop("keywords", None), known.pop("call", None)
-    known["keywords"] = None if keywords is None else tuple(keywords.split())
+    call = known.pop("call", None)
     if known.get("form") == "entry":
         known.setdefault("whole", "")
     for name in names.split():
@@ -170,88 +163,56 @@ def _add(names: str, *kinds: dict[str, Any], **facts: Any) -> None:
         TABLE[name] = Primitive(name, call=name if call == "name" else call, **known)
 
 
-_ENTRY: dict[str, Any] = {"form": "entry", "both": True, "keywords": "accuracy"}
-_FLAT: dict[str, Any] = {"form": "entry", "flat": True, "slope": "ones", "keywords": "accuracy"}
+_ENTRY: dict[str, Any] = {"form": "entry", "both": True}
+_FLAT: dict[str, Any] = {"form": "entry", "flat": True}
 _COMPARED: dict[str, Any] = dict(_FLAT, both=True, partials="finite", cost="simple")
-_UNIT: dict[str, Any] = {
-    "linear": ALL,
-    "slope": "ones",
-    "partials": "finite",
-    "both": True,
-    "by_parts": True,
-}
-_SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
+_UNIT: dict[str, Any] = {"linear": ALL, "partials": "finite", "both": True, "by_parts": True}
+_SAME: dict[str, Any] = {"form": "same", "linear": ALL, "by_parts": True}
 _ALONE: dict[str, Any] = dict(_SAME, whole="")
 _MOVE: dict[str, Any] = dict(_UNIT, form="move", result="entries", cost="free", lengths="")
 _JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join", lengths="")
-_REDUCE: dict[str, Any] = {"form": "reduce", "keywords": "axes", "lengths": "", "whole": "axes"}
-_RUNNING: dict[str, Any] = {
-    "form": "running", "keywords": "axis reverse", "lengths": "", "whole": "axis",
-}  # fmt: skip
+_REDUCE: dict[str, Any] = {"form": "reduce", "lengths": "", "whole": "axes"}
+_RUNNING: dict[str, Any] = {"form": "running", "lengths": "", "whole": "axis"}
 _FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
 """A function of libm, of the name of the primitive."""
 
 # Sums and products of entries, and what only says which entry.
-_add("add", _ENTRY, _UNIT, result="sum", cost="simple")
-_add("add_any", _ENTRY, _UNIT, result="sum", cost="simple", python="lax.add")
-_add("sub", _ENTRY, _UNIT, cost="simple")
-_add("neg", _ENTRY, _UNIT, cost="simple")
+_add("add add_any", _ENTRY, _UNIT, result="sum", cost="simple")
+_add("sub neg", _ENTRY, _UNIT, cost="simple")
 _add("mul", _ENTRY, bilinear=True, partials="finite", cost="simple")
 _add("div", _ENTRY, linear=slice(1), partials="poles", singular=1,
      cost="function", instruction=True)  # fmt: skip
-_add("max", _ENTRY, slope="choice", partials="finite", cost="simple")
-_add("min", _ENTRY, slope="choice", partials="finite", cost="simple")
-_add("clamp", _ENTRY, slope="choice", partials="finite", cost="simple")
-_add("select_n", _ENTRY, linear=CASES, slope="choice", partials="finite",
-     cost="simple", by_parts=True)  # fmt: skip
-_add("abs", _ENTRY, slope="choice", partials="finite", cost="simple")
-_add("sign", _ENTRY, slope="choice", partials="finite", cost="simple")
-_add("square", _ENTRY, partials="finite", cost="simple")
-_add("integer_pow", keywords="y", form="entry", both=True, partials="poles", singular=0,
-     exponent="y", cost="simple")  # fmt: skip
+_add("max min clamp abs sign square", _ENTRY, partials="finite", cost="simple")
+_add("select_n", _ENTRY, linear=CASES, partials="finite", cost="simple", by_parts=True)
+_add("integer_pow", _ENTRY, partials="poles", singular=0, exponent="y", cost="simple")
 _add("pow", _ENTRY, partials="root", singular=0, exponent=1, cost="function")
-_add("rem", _ENTRY, cost="simple")
-_add("one_minus_square", form="entry", both=True, cost="simple")
-_add("polynomial", form="entry", both=True)
-_add("nextafter", keywords="accuracy", form="entry", call="nextafter")
+_add("rem one_minus_square", _ENTRY, cost="simple")
+_add("polynomial", _ENTRY)
+_add("nextafter", form="entry", call="nextafter")
 
 # Functions.
-_add("sin", _FUNCTION, partials="finite", cost="repeated")
+_add("sin cos", _FUNCTION, partials="finite", cost="repeated")
 _add("tan", _FUNCTION, cost="repeated")
-_add("cos", _FUNCTION, partials="finite", cost="repeated")
 _add("tanh erf atan", _FUNCTION, partials="finite")
-_add("exp exp2", _FUNCTION, partials="poles")
-_add("expm1 log1p", _FUNCTION, partials="poles")
+_add("exp exp2 expm1 log1p", _FUNCTION, partials="poles")
 _add("log", _FUNCTION, partials="poles", singular=0)
-_add("log2", _FUNCTION, python="jnp.log2")
-_add("sinh asinh atanh", _FUNCTION)
-_add("cosh erfc lgamma", _FUNCTION)
-_add("asin", _FUNCTION, partials="end")
-_add("acos acosh atan2", _FUNCTION, partials="end")
+_add("log2 sinh asinh atanh cosh erfc lgamma", _FUNCTION)
+_add("asin acos acosh atan2", _FUNCTION, partials="end")
 _add("cbrt", _FUNCTION, partials="root", singular=0)
-_add("sqrt", _FUNCTION, partials="root", singular=0, instruction=True,
-     call=None)  # fmt: skip
+_add("sqrt", _FUNCTION, partials="root", singular=0, instruction=True, call=None)
 _add("rsqrt", _FUNCTION, partials="poles", singular=0, instruction=True, call=None)
 _add("logistic", _FUNCTION, partials="finite", call=None)
 _add("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", _FUNCTION, call=None)
-_add("polygamma zeta", keywords="accuracy", form="entry")
-_add("regularized_incomplete_beta", keywords="accuracy", form="entry", python="lax.betainc")
-_add("igamma_grad_a random_gamma_grad", form="entry")
+_add("polygamma zeta regularized_incomplete_beta igamma_grad_a random_gamma_grad", form="entry")
 _add("random_gamma", whole="")
 
 # Comparisons, bits, roundings: flat.
-_add("eq ne lt le gt ge", _COMPARED)
-for _name in ("and", "or", "xor", "not"):
-    _add(_name, _COMPARED, python=f"lax.bitwise_{_name}")
-_add("floor ceil", _COMPARED)
-_add("round", _COMPARED, keywords="rounding_method")
+_add("eq ne lt le gt ge and or xor not floor ceil round", _COMPARED)
 _add("is_finite", _COMPARED, partials=None)
 _add("stop_gradient", _COMPARED, result="entries", cost="free")
-_add("shift_left shift_right_logical shift_right_arithmetic population_count clz", _FLAT)
-_add("bitcast_convert_type", _FLAT, keywords="new_dtype")
-_add("eq_to le_to lt_to", form="entry", flat=True)
-_add("iota", keywords="dtype shape dimension", flat=True, both=True, partials="finite",
-     cost="free", python="lax.broadcasted_iota", whole="dimension")  # fmt: skip
+_add("shift_left shift_right_logical shift_right_arithmetic population_count clz "
+     "bitcast_convert_type eq_to le_to lt_to", _FLAT)  # fmt: skip
+_add("iota", flat=True, both=True, partials="finite", cost="free", whole="dimension")
 _add("empty empty2")
 _add("argmax argmin", flat=True, lengths="", whole="axes")
 _add("reduce_and reduce_or reduce_xor", _REDUCE, flat=True)
@@ -259,52 +220,35 @@ _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_sp
      "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
 # The operand itself, and parts of complex numbers.
-_add("convert_element_type", _ALONE, _UNIT, keywords="new_dtype", cost="free")
-_add("copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
+_add("convert_element_type", _ALONE, _UNIT, cost="free")
+_add("copy name layout_constraint xla_metadata_value pvary pbroadcast reshard "
      "sharding_constraint", _ALONE, _UNIT, result="entries", cost="free")  # fmt: skip
-_add("device_put", _SAME)
-_add("optimization_barrier veenv_batch_barrier", _SAME)
-_add("pcast", form="same", linear=ALL, slope="ones", whole="")
-_add("reduce_precision", keywords="exponent_bits mantissa_bits", form="entry", both=True,
-     linear=ALL, slope="ones")  # fmt: skip
-_add("real", _ENTRY, linear=ALL, slope="ones", cost="simple")
-_add("imag", _ENTRY, linear=ALL, slope="ones", cost="simple")
-_add("conj", _ENTRY, linear=ALL, slope="ones")
-_add("complex", _ENTRY, linear=ALL, slope="ones")
+_add("device_put optimization_barrier veenv_batch_barrier", _SAME)
+_add("reduce_precision conj complex", _ENTRY, linear=ALL)
+_add("real imag", _ENTRY, linear=ALL, cost="simple")
 
 # Moves of entries, as shapes say and by indices.
-_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions", lengths="shape",
-     repeats=True)  # fmt: skip
-_add("reshape", _MOVE, keywords="new_sizes dimensions", lengths="new_sizes")
-_add("transpose", _MOVE, keywords="permutation")
-_add("rev squeeze", _MOVE, keywords="dimensions")
-_add("expand_dims", _MOVE)
-_add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=True,
-     lengths="limit_indices")  # fmt: skip
-_add("split", _MOVE, keywords="sizes axis", leaves_out=True)
-_add("unstack", _MOVE, keywords="axis", leaves_out=True, python="jnp.unstack")
-_add("concatenate", _JOIN, joins="dimension")
-_add("stack", _JOIN)
-_add("pad", _JOIN, keywords="padding_config", cost="branch")
-_add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile", repeats=True)
-_add("gather", keywords="dimension_numbers slice_sizes indices_are_sorted unique_indices mode "
-     "fill_value", form="take", linear=slice(1), both=True, partials="finite", leaves_out=True,
+_add("broadcast_in_dim", _MOVE, lengths="shape", repeats=True)
+_add("reshape", _MOVE, lengths="new_sizes")
+_add("transpose rev squeeze expand_dims", _MOVE)
+_add("slice", _MOVE, leaves_out=True, lengths="limit_indices")
+_add("split unstack", _MOVE, leaves_out=True)
+_add("concatenate stack", _JOIN)
+_add("pad", _JOIN, cost="branch")
+_add("tile", _JOIN, both=None, partials=None, repeats=True)
+_add("gather", form="take", linear=slice(1), both=True, partials="finite", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
 _add("dynamic_slice", _UNIT, form="take", linear=slice(1), result="entries", leaves_out=True,
      lengths="slice_sizes")  # fmt: skip
 _add("dynamic_update_slice", _UNIT, form="put", linear=slice(2), updates=1)
 _PUT: dict[str, Any] = {"form": "put", "updates": 2}
-_PUT["keywords"] = "dimension_numbers indices_are_sorted unique_indices mode"
 _ADDED: dict[str, Any] = dict(_PUT, linear=slice(0, 3, 2))
 _add("scatter", _ADDED, partials="poles", lengths="")
-_add("scatter-add", _ADDED, both=True, partials="finite", combine="add",
-     python="lax.scatter_add", lengths="")  # fmt: skip
+_add("scatter-add", _ADDED, both=True, partials="finite", combine="add", lengths="")
 _add("scatter_add", _ADDED, combine="add")
-_add("scatter-sub", _ADDED, combine="sub", python="lax.scatter_sub")
-_add("scatter_sub", _ADDED, combine="sub")
+_add("scatter-sub scatter_sub", _ADDED, combine="sub")
 for _how in ("mul", "min", "max"):
-    _add(f"scatter-{_how}", _PUT, combine=_how, python=f"lax.scatter_{_how}")
-    _add(f"scatter_{_how}", _PUT, combine=_how)
+    _add(f"scatter-{_how} scatter_{_how}", _PUT, combine=_how)
 _add("sort", form="sort", partials="finite", cost="library", lengths="", whole="dimension")
 _add("top_k", form="sort", whole="axis")
 _add("approx_top_k", form="sort", whole="reduction_dimension")
@@ -316,24 +260,19 @@ _add("reduce_prod", _REDUCE)
 _add("reduce", form="reduce", whole="dimensions")
 _add("cumsum", _UNIT, _RUNNING)
 _add("cumprod cummax cummin cumlogsumexp", _RUNNING)
-_add("reduce_window_sum", form="window", linear=ALL, slope="ones")
+_add("reduce_window_sum", form="window", linear=ALL)
 _add("reduce_window_max reduce_window_min reduce_window", form="window")
 _add("select_and_gather_add select_and_scatter_add", form="window", linear=slice(1))
-_add("dot_general", keywords="dimension_numbers precision preferred_element_type",
-     form="dot", both=True, bilinear=True, partials="finite", lengths="")  # fmt: skip
+_add("dot_general", form="dot", both=True, bilinear=True, partials="finite", lengths="")
 _add("ragged_dot_general", bilinear=True)
-_add("conv_general_dilated", keywords="window_strides padding lhs_dilation rhs_dilation "
-     "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
-     form="convolution", bilinear=True, partials="finite", cost="library")  # fmt: skip
-_add("fft", keywords="fft_type fft_lengths", linear=ALL, both=True)
-_add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
+_add("conv_general_dilated", form="convolution", bilinear=True, partials="finite", cost="library")
+_add("fft", linear=ALL, both=True)
+_add("psum psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
 
 # Decompositions and solves.
 _MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library", "whole": 2}
 _add("cholesky", _MATRIX, both=True, partials="defined", lengths="")
-_add("triangular_solve", _MATRIX,
-     keywords="left_side lower transpose_a conjugate_a unit_diagonal", linear=slice(1, 2),
-     both=True, partials="poles", python="lax.linalg.triangular_solve", lengths="",
+_add("triangular_solve", _MATRIX, linear=slice(1, 2), both=True, partials="poles", lengths="",
      whole=None)  # fmt: skip
 _add("lu", _MATRIX, partials="poles", lengths="")
 _add("eigh", _MATRIX, assumes=True)
@@ -345,9 +284,9 @@ _add("lu_pivots_to_permutation", lengths="", whole=1)
 _add("custom_linear_solve", form="solve", partials="poles", assumes=True)
 
 # Bodies, and what does more than compute.
-_add("jit pjit closed_call", form="call", both=True, partials="finite")
+_add("jit closed_call", form="call", both=True, partials="finite")
 _add("custom_jvp_call", form="call", partials="finite")
-_add("custom_vjp_call custom_vjp_call_jaxpr", form="call", both=False)
+_add("custom_vjp_call", form="call", both=False)
 _add("custom_lin", form="call", both=False, assumes=True)
 _add("linear_call", form="call", both=False, assumes=True)
 _add("call_hi_primitive", form="call")

@@ -63,6 +63,15 @@ def run(
     return read
 
 
+def results(
+    jaxpr: Any, values: Iterable[Any], step: Callable[[Any, list[Any]], Sequence[Any]]
+) -> list[Any]:
+    """The results of a jaxpr by `run`, from the values of its constants, then of its operands."""
+    opened = _compat.open_jaxpr(jaxpr)
+    known = dict(zip((*opened.constvars, *opened.invars), values, strict=True))
+    return list(map(run(opened, known, step), opened.outvars))
+
+
 def apply(equation: Any, operands: Sequence[Any]) -> list[Any]:
     """The step of `run` that computes: the results of an equation, of arrays."""
     return _compat.bind(equation.primitive, equation.params, operands)

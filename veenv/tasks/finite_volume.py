@@ -5,6 +5,8 @@ obstacles", USSR Comput. Math. Math. Phys. 1 (1961) 304; LeVeque, *Finite Volume
 Hyperbolic Problems* (2002), ch. 12.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -55,22 +57,21 @@ def euler_residual(
     )
 
 
-def _euler_args() -> tuple[np.ndarray, ...]:
+def _euler_point() -> tuple[Any, ...]:
     rng = np.random.default_rng(4)
     density = rng.uniform(0.8, 1.2, NUM_CELLS)
     momentum = rng.uniform(0.2, 0.6, NUM_CELLS)
     energy = rng.uniform(2.0, 3.0, NUM_CELLS)
     old = (x * rng.uniform(0.9, 1.1, NUM_CELLS) for x in (density, momentum, energy))
-    return (density, momentum, energy, *old, np.array(0.3))
+    return (density, momentum, energy, *old, 0.3)
 
 
 TASKS = (
-    Task(
-        name="EulerResidual_32",
-        fun=euler_residual,
-        example_args=_euler_args,
-        argnums=tuple(range(7)),
-        description="Residual of an implicit finite-volume step, Euler equations, 32 cells.",
-        source="Rusanov 1961; LeVeque 2002, ch. 12",
+    Task.at(
+        "EulerResidual_32",
+        euler_residual,
+        _euler_point(),
+        "Residual of an implicit finite-volume step, Euler equations, 32 cells.",
+        "Rusanov 1961; LeVeque 2002, ch. 12",
     ),
 )

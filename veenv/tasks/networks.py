@@ -4,6 +4,8 @@ Source: the two-layer perceptron of Lohoff and Neftci, arXiv 2406.05027; layer n
 Ba, Kiros, Hinton, arXiv 1607.06450.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -93,20 +95,19 @@ def mlp(
     return softmax_cross_entropy(logits, y)
 
 
-def _mlp_args() -> tuple[np.ndarray, ...]:
+def _mlp_point() -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     weights = [rng.uniform(-1.0, 1.0, shape) for shape in ((8, 4), (8,), (4, 8), (4,))]
     x, y = rng.uniform(-1.0, 1.0, 4), rng.uniform(0.1, 0.9, 4)
-    return (x, y, *weights, np.array(0.9), np.array(0.2))
+    return (x, y, *weights, 0.9, 0.2)
 
 
 TASKS = (
-    Task(
-        name="mlp",
-        fun=mlp,
-        example_args=_mlp_args,
-        argnums=tuple(range(8)),
-        description="Loss of a two-layer perceptron with layer norm, 4 features, 8 hidden units.",
-        source="arXiv 2406.05027 (MLP)",
+    Task.at(
+        "mlp",
+        mlp,
+        _mlp_point(),
+        "Loss of a two-layer perceptron with layer norm, 4 features, 8 hidden units.",
+        "arXiv 2406.05027 (MLP)",
     ),
 )

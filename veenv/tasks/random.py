@@ -282,14 +282,8 @@ def _as_function(
 
 def _task(name: str, description: str, *args: int, **kwargs: Any) -> Task:
     fun, point = random_function(*args, **kwargs)
-    return Task(
-        name=name,
-        fun=fun,
-        example_args=lambda: tuple(x.copy() for x in point),
-        argnums=tuple(range(len(point))),
-        description=description,
-        source=f"veenv.tasks.random.random_function, seed {args[0]}",
-    )
+    source = f"veenv.tasks.random.random_function, seed {args[0]}"
+    return Task.at(name, fun, point, description, source)
 
 
 TASKS = (

@@ -39,19 +39,18 @@ def lstm_cell(
     return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
 
-def _lstm_args(n: int = 4, m: int = 6) -> tuple[np.ndarray, ...]:
-    rng = np.random.default_rng(1)
+def _lstm_point() -> tuple[np.ndarray, ...]:
+    rng, n, m = np.random.default_rng(1), 4, 6
     shapes = ((n,), (m,), (m,), (4 * m, n), (4 * m, m), (4 * m,))
     return tuple(rng.uniform(-0.6, 0.6, shape) for shape in shapes)
 
 
 TASKS = (
-    Task(
-        name="LSTM",
-        fun=lstm_cell,
-        example_args=_lstm_args,
-        argnums=(0, 1, 2, 3, 4, 5),
-        description="One step of an LSTM cell, 4 inputs and 6 units.",
-        source="Hochreiter and Schmidhuber 1997; Gers et al. 2000",
+    Task.at(
+        "LSTM",
+        lstm_cell,
+        _lstm_point(),
+        "One step of an LSTM cell, 4 inputs and 6 units.",
+        "Hochreiter and Schmidhuber 1997; Gers et al. 2000",
     ),
 )

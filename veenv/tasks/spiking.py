@@ -103,28 +103,27 @@ def alif_step(
     return spike((v - level) / level), v, a
 
 
-def _args(num_states: int, *scalars: float, n: int = 4, m: int = 6) -> tuple[np.ndarray, ...]:
-    rng = np.random.default_rng(2)
-    states = [rng.uniform(0.2, 0.9, m) for _ in range(num_states)]
+def _layer() -> tuple[np.ndarray, ...]:
+    """Draws the inputs, the three states and the weights of a layer."""
+    rng, n, m = np.random.default_rng(2), 4, 6
+    states = [rng.uniform(0.2, 0.9, m) for _ in range(3)]
     weights = [rng.uniform(-0.5, 1.0, (m, n)), rng.uniform(-0.5, 1.0, (m, m))]
-    return (rng.uniform(0.2, 0.9, n), *states, *weights, *map(np.array, scalars))
+    return (rng.uniform(0.2, 0.9, n), *states, *weights)
 
 
 TASKS = (
-    Task(
-        name="LIF",
-        fun=lif_step,
-        example_args=lambda: _args(3, 0.8, 0.9, 0.7),
-        argnums=tuple(range(9)),
-        description="One step of 6 recurrent leaky integrate-and-fire neurons with 4 inputs.",
-        source="Neftci, Mostafa, Zenke, arXiv 1901.09948",
+    Task.at(
+        "LIF",
+        lif_step,
+        (*_layer(), 0.8, 0.9, 0.7),
+        "One step of 6 recurrent leaky integrate-and-fire neurons with 4 inputs.",
+        "Neftci, Mostafa, Zenke, arXiv 1901.09948",
     ),
-    Task(
-        name="ALIF",
-        fun=alif_step,
-        example_args=lambda: _args(3, 0.8, 0.95, 0.3, 0.5),
-        argnums=tuple(range(10)),
-        description="One step of 6 recurrent adaptive integrate-and-fire neurons with 4 inputs.",
-        source="Bellec et al., arXiv 1803.09574",
+    Task.at(
+        "ALIF",
+        alif_step,
+        (*_layer(), 0.8, 0.95, 0.3, 0.5),
+        "One step of 6 recurrent adaptive integrate-and-fire neurons with 4 inputs.",
+        "Bellec et al., arXiv 1803.09574",
     ),
 )

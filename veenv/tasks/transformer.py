@@ -87,12 +87,12 @@ def encoder(
     return softmax_cross_entropy(z, y)
 
 
-def _encoder_args() -> tuple[np.ndarray, ...]:
+def _encoder_point() -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1.0, 1.0, (4, 4)), rng.uniform(0.1, 0.9, (2, 4))
     shapes = [*[(4, 4)] * 7, (2, 4), (4,), (2, 1)]
     weights = [rng.uniform(-1.0, 1.0, shape) for shape in shapes]
-    return (x, y, *weights, *map(np.array, (0.9, 0.2, 1.1, -0.3)))
+    return (x, y, *weights, 0.9, 0.2, 1.1, -0.3)
 
 
 def _attend(x: Array, source: Array, WQ: Array, WK: Array, WV: Array) -> Array:
@@ -165,13 +165,12 @@ def _encoder_decoder_args(n: int = 4, hidden: int = 6, out: int = 3) -> tuple[An
 
 
 TASKS = (
-    Task(
-        name="Encoder",
-        fun=encoder,
-        example_args=_encoder_args,
-        argnums=tuple(range(16)),
-        description="Loss of two transformer blocks on 4 positions with 4 features.",
-        source="Vaswani et al., arXiv 1706.03762; arXiv 2406.05027 (Encoder)",
+    Task.at(
+        "Encoder",
+        encoder,
+        _encoder_point(),
+        "Loss of two transformer blocks on 4 positions with 4 features.",
+        "Vaswani et al., arXiv 1706.03762; arXiv 2406.05027 (Encoder)",
     ),
     Task(
         name="EncoderDecoder",

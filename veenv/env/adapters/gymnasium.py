@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import gymnasium
 import jax
 import numpy as np
-from jaxtyping import Bool
 
 from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
@@ -130,14 +129,6 @@ class GymVertexEnv(GymTasks, gymnasium.Env[Any, np.int64]):  # pyright: ignore[r
         )
         infos = self._info({name: value.item() for name, value in info.items()})
         return to_numpy(obs), float(reward), bool(terminated), bool(truncated), infos
-
-    def action_masks(self) -> Bool[np.ndarray, " A"]:
-        """Returns the legal actions; sb3-contrib's MaskablePPO calls it by this name.
-
-        Raises:
-          gymnasium.error.ResetNeeded: before the first reset.
-        """
-        return self._action_masks()
 
     def render(self) -> Any:
         """Draws the current state in the render mode: text, or an image (uint8 [height, width, 3]).

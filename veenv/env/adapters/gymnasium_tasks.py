@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
+from jaxtyping import Bool
 
 from veenv.env.env import VertexEnv
 from veenv.env.observe import ObservationKind, as_fields
@@ -83,8 +84,12 @@ class GymTasks:
             raise ResetNeeded(f"call reset before {method}")
         return self._state
 
-    def _action_masks(self) -> np.ndarray:
-        """Returns the legal actions, bool."""
+    def action_masks(self) -> Bool[np.ndarray, "*batch A"]:
+        """Returns the legal actions; sb3-contrib's MaskablePPO calls it by this name.
+
+        Raises:
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
         return np.array(self._begun("action_masks").action_mask)
 
     def _picture(self, index: int, state: State) -> Any:

@@ -320,14 +320,6 @@ class GymVectorEnv(GymTasks, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright
         """Returns the names of the current tasks, an object array."""
         return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
 
-    def action_masks(self) -> Bool[np.ndarray, "B A"]:
-        """Returns the legal actions of every environment.
-
-        Raises:
-          gymnasium.error.ResetNeeded: before the first reset.
-        """
-        return self._action_masks()
-
     def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Draws every environment in the render mode; returns None without one.
 
