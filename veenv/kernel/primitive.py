@@ -50,7 +50,7 @@ class Batched:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         xla: Callable[..., Sequence[Any]],
-        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None,
         again: Again | None = None,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
@@ -325,9 +325,11 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
     return cotangents
 
 
-def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-    fun = kernel.batched_xla(ctx.avals_in)
-    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+def _lower_xla(
+    ctx: Any, *operands: Any, kernel: Batched, fun: Callable[..., Sequence[Any]] | None = None
+) -> Any:
+    batched = kernel.batched_xla(ctx.avals_in, fun)
+    return mlir.lower_fun(batched, multiple_results=True)(ctx, *operands)
 
 
 def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
@@ -352,16 +354,13 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
 def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:
     """The fastest form at a batch, of a function that has others than the kernel."""
     faster = kernel.instead and kernel.instead(batch)
-    if faster is not None:
-        fun = kernel.batched_xla(ctx.avals_in, faster)
-        return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+    if faster is not None or not isinstance(kernel, Fused):
+        return _lower_xla(ctx, *operands, kernel=kernel, fun=faster)
     return _lower_point(ctx, *operands, kernel=kernel)
 
 
-def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-    """Machine code, of what is a kernel."""
-    if not isinstance(kernel, Fused):
-        return _lower_xla(ctx, *operands, kernel=kernel)
+def _lower_point(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+    """Machine code."""
     from veenv.kernel.cpu import (
         kernel_registry,  # llvmlite is loaded when the first kernel is compiled
     )
