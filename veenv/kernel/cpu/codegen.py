@@ -135,7 +135,7 @@ class Instructions(Emitter, Backend[Stored]):
 
         def spread(values: Sequence[str]) -> list[str]:
             pairs = zip(values, single, strict=True)
-            return [self._spread("int32", x) if one else x for x, one in pairs]
+            return [self._spread("i32", x) if one else x for x, one in pairs]
 
         def joined(values: Sequence[str]) -> list[str]:
             return [
@@ -169,14 +169,11 @@ class Instructions(Emitter, Backend[Stored]):
         loop.bring()
         return ahead
 
-    def _spread(self, dtype: str, value: str) -> str:
-        """A vector of a number, which is known by it from now on."""
-        of, lanes = element(dtype), self.lanes
-        first = self.emit(f"insertelement <{lanes} x {of}> poison, {of} {value}, i64 0")
-        places = f"<{lanes} x i32> zeroinitializer"
-        vector = self.emit(
-            f"shufflevector <{lanes} x {of}> {first}, <{lanes} x {of}> poison, {places}"
-        )
+    def _spread(self, of: str, value: str) -> str:
+        """A vector of a number of an LLVM type, which is known by it from now on."""
+        kind, places = f"<{self.lanes} x {of}>", f"<{self.lanes} x i32> zeroinitializer"
+        first = self.emit(f"insertelement {kind} poison, {of} {value}, i64 0")
+        vector = self.emit(f"shufflevector {kind} {first}, {kind} poison, {places}")
         self._numbers[vector] = value
         return vector
 
@@ -232,18 +229,11 @@ class Instructions(Emitter, Backend[Stored]):
         """An entry, by its number, which may be an i64."""
         of = memory_element(array.dtype)
         place = self._address(array, index)
-        kind = f"<{self.lanes} x {of}>"
         if array.shared:
-            one = self.emit(f"load {of}, ptr {place}")
-            if array.dtype != "bool":
-                return self._spread(array.dtype, one)
-            first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
-            value = self.emit(
-                f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-            )
+            value = self._spread(of, self.emit(f"load {of}, ptr {place}"))
         else:
             aligned = f"align {self._alignment(array)}"
-            value = self.emit(f"load {kind}, ptr {place}, {aligned}")
+            value = self.emit(f"load <{self.lanes} x {of}>, ptr {place}, {aligned}")
         return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
@@ -371,7 +361,7 @@ class Instructions(Emitter, Backend[Stored]):
             ones = [one for one in map(self._known_one, args) if one is not None]
             if len(ones) == len(args):
                 text = OPERATIONS[name].llvm_int.format(*ones, t="i32", e="i32", s="s", j="")
-                return self._spread(op.dtype, self.emit(text))
+                return self._spread(element(op.dtype), self.emit(text))
         if name == "call" and op.attr in ("sin", "cos"):
             needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.where.calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
