@@ -96,16 +96,14 @@ def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
 
         n.loop(after, size, scale)
         across = column.turned
-        n.loop(
-            after,
-            size,
-            lambda i: _subtract(
-                n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1), size // 3
-            ),
-        )
+
+        def below(i: Index) -> None:
+            _subtract(n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1), size // 3)
+
+        n.loop(after, size, below)
 
     potrf = n.routine("potrf", "U", size, (m.turned, size, size), size, (failed, 1, 1))
-    n.block(lambda: n.loop(0, size, step), potrf)
+    n.block(size, step, potrf)
     fill(0, lambda i: (n.plus(i, 1), size))
     n.where(n.test("ne", n.get(failed, 0), 0), lambda: fill(np.nan, lambda i: (0, n.plus(i, 1))))
     return [n.entries(m, size, size)]
@@ -153,18 +151,17 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
     def step(k: Index) -> None:
         if not unit:
             _divide(n, solved, k, n.get(known, k, k), columns)
-        below = n.plus(k, 1)
-        n.loop(
-            below,
-            size,
-            lambda i: _subtract(n, solved, i, n.get(known, i, k), solved, k, 0, columns),
-        )
+
+        def below(i: Index) -> None:
+            _subtract(n, solved, i, n.get(known, i, k), solved, k, 0, columns)
+
+        n.loop(n.plus(k, 1), size, below)
 
     trsm = n.routine(
         "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0,
         (known.turned, size, size), size, (solved.turned, columns, size), columns,
     )  # fmt: skip
-    n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
+    n.block(size, step, trsm if columns > limits.FEW else None)
     x = np.broadcast_to(n.entries(solved, size, columns), shape)
     x = x if lower else x[::-1]
     return [x if left else x.T]
@@ -207,7 +204,7 @@ def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
 
     matrix, exchanged = (m, rows, columns), (pivots, steps, 1)
     getrf = n.routine("getrf", rows, columns, matrix, rows, exchanged, Workspace(INDEX, 1))
-    n.block(lambda: n.loop(0, steps, step), getrf)
+    n.block(steps, step, getrf)
     one = b.number(1, INDEX)
     places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots, steps, 1)[:, 0].tolist()]
     order = _pivots_to_permutation(b, np.array(places, np.int64), rows)
@@ -285,7 +282,7 @@ def _geqrf(b: Builder, a: Ids) -> Sequence[Ids]:
         "gelqf", columns, rows, (m.turned, columns, rows), columns, (factors, steps, 1), work,
         work.size, Workspace(INDEX, 1),
     )  # fmt: skip
-    n.block(lambda: n.loop(0, min(steps, rows - 1), step), gelqf)
+    n.block(min(steps, rows - 1), step, gelqf)
     return [n.entries(m, rows, columns), n.entries(factors, steps, 1)[:, 0]]
 
 
@@ -330,7 +327,7 @@ def _reflected(
         (vectors.turned, *a.shape[::-1]), a.shape[1], (known, count, 1),
         (m.turned, columns, rows), columns, work, work.size, Workspace(INDEX, 1),
     )  # fmt: skip
-    n.block(lambda: n.loop(0, count, step), ormlq)
+    n.block(count, step, ormlq)
     return n.entries(m, rows, columns)
 
 
@@ -366,11 +363,11 @@ def _reflect(
     n.loop(after, rows, add_row)
     each(scale)
     across = sums.turned
-    n.loop(
-        after,
-        rows,
-        lambda i: _subtract(n, x, i, n.get(vectors, i, column), across, 0, first, columns),
-    )
+
+    def below(i: Index) -> None:
+        _subtract(n, x, i, n.get(vectors, i, column), across, 0, first, columns)
+
+    n.loop(after, rows, below)
 
 
 def product(b: Builder, left: Ids, right: Ids) -> Ids:
@@ -386,22 +383,22 @@ def product(b: Builder, left: Ids, right: Ids) -> Ids:
     x, y = (n.matrix(ids, fixed=True) for ids in (left, right))
     m = n.matrix(np.full((rows, columns), b.number(0, n.dtype)))
 
-    def add(i: Index, k: Index) -> None:
-        factor = n.get(x, i, k)
-        n.loop(
-            0,
-            columns,
-            lambda j: n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j)))),
-        )
+    def row(i: Index) -> None:
+        def add(k: Index) -> None:
+            factor = n.get(x, i, k)
+
+            def entry(j: Index) -> None:
+                n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j))))
+
+            n.loop(0, columns, entry)
+
+        n.loop(0, terms, add)
 
     gemm = n.routine(  # of the transposes
         "gemm", "N", "N", columns, rows, terms, 1.0, (y.turned, columns, terms), columns,
         (x.turned, terms, rows), terms, 0.0, (m.turned, columns, rows), columns,
     )  # fmt: skip
-    n.block(
-        lambda: n.loop(0, rows, lambda i: n.loop(0, terms, lambda k: add(i, k))),
-        gemm if rows > limits.FEW else None,
-    )
+    n.block(rows, row, gemm if rows > limits.FEW else None)
     return n.entries(m, rows, columns)
 
 

@@ -77,17 +77,16 @@ class Nest:
 
     def array(self, ids: Sequence[int], fixed: bool = False) -> int:
         """The number of an array with these entries, of which there is one at least."""
-        if self.unrolled:
-            self._arrays.append([*ids])
-            self._leaves.append(Leaf((len(ids),), self.b.ops[ids[0]].dtype))
-            return len(self._arrays) - 1
-        whole = self.b.array(ids)
-        return self._add(Number(0, whole) if fixed else whole, len(ids))
+        if not self.unrolled:
+            return self._add(self.b.array(ids), len(ids), fixed)
+        self._arrays.append([*ids])
+        self._leaves.append(Leaf((len(ids),), self.b.ops[ids[0]].dtype))
+        return len(self._arrays) - 1
 
-    def _add(self, whole: Number | int, size: int) -> int:
-        op = self.b.ops[whole if isinstance(whole, int) else whole.id]
-        self._arrays.append(whole)
-        self._leaves.append(Leaf((size,), op.dtype))
+    def _add(self, whole: int, size: int, fixed: bool) -> int:
+        """The number of an array that is there."""
+        self._arrays.append(Number(0, whole) if fixed else whole)
+        self._leaves.append(Leaf((size,), self.b.ops[whole].dtype))
         return len(self._arrays) - 1
 
     def matrix(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix:
@@ -109,8 +108,7 @@ class Nest:
         if place is None or not (fixed or self.b.entries(place[0]) == ids.size):
             return None
         whole, start, strides = place
-        array = self._add(Number(0, whole) if fixed else whole, self.b.entries(whole) or 1)
-        return Matrix(array, start, strides)
+        return Matrix(self._add(whole, self.b.entries(whole) or 1, fixed), start, strides)
 
     def placed(self, ids: Ids) -> Matrix | Number | None:
         """Returns read-only arrays where they lie; few numbers and constants are copied there."""
@@ -148,7 +146,7 @@ class Nest:
         return Number(len(self._levels) - 1, self.b.op(name, dtype or self.dtype, *ids, attr=attr))
 
     def __getattr__(self, name: str) -> Callable[..., Number]:
-        return functools.partial(self.op, name.rstrip("_"))
+        return functools.partial(self.op, name)
 
     def computed(self, compute: Callable[..., int], *args: Number) -> Number:
         """The result of a function of the builder and the operations of numbers."""
@@ -250,12 +248,15 @@ class Nest:
         first = self.op("convert", start, dtype=INDEX)
         return self._loop(body, [first, *carry], length, usual or half, goes_on)[1:]
 
-    def block(self, body: Callable[[], Any], routine: Routine | None) -> None:
-        """Runs `body`, which writes arrays alone, or has a library do the same for each point."""
+    def block(self, count: int, step: Callable[[Index], Any], routine: Routine | None) -> None:
+        """Runs so many steps, or has a library do the same for each point.
+
+        They write arrays alone.
+        """
         if self.unrolled:
-            body()
+            self.loop(0, count, step)
         else:
-            self._loop(lambda *_: body() or [], [], 1, routine=routine)
+            self._loop(lambda: self.loop(0, count, step), [], 1, routine=routine)
 
     def routine(self, name: str, *arguments: Any) -> Routine | None:
         """A routine of LAPACK or BLAS in the place of a block; matrices are with their shapes."""
@@ -324,10 +325,9 @@ class Nest:
             self._arrays[k] = part
         return [Number(depth - 1, part) for part in parts[len(written) :]]
 
-    def _here(self, x: Index, depth: int = -1) -> int:
-        """The operation of a number in the step that is written now, or in one around it."""
-        depth = depth % len(self._levels)
-        level = self._levels[depth]
+    def _here(self, x: Index) -> int:
+        """The operation of a number in the step that is written now."""
+        depth, level = len(self._levels) - 1, self._levels[-1]
         if isinstance(x, int):
             return level.b.number(x, INDEX)
         if x.level == depth:
@@ -344,14 +344,11 @@ class Nest:
         return level.captured[x]
 
 
-def lies(
-    b: Builder, ids: Ids, needed: np.ndarray | None = None
-) -> tuple[int, int, tuple[int, ...]] | None:
+def lies(b: Builder, ids: Ids, needed: np.ndarray) -> tuple[int, int, tuple[int, ...]] | None:
     """The array in which those entries of a matrix lie that are needed, of any axes.
 
     Also where the first entry is, and the distances along the axes; None where there is no array.
     """
-    needed = np.ones(ids.shape, bool) if needed is None else needed
     if not needed.any():
         return None
     first = b.ops[int(ids[needed][0])]
