@@ -49,15 +49,7 @@ class _Entries:
             x = self.sub(x, self.mul(left, right))
         return np.asarray(x)
 
-    def sum(self, x: Ids) -> int:
-        """The sum of a vector."""
-        return int(functools.reduce(self.add, x))
-
-    def abs(self, x: int) -> int:
-        """|x|."""
-        return self.b.op("abs", self.dtype, int(x))
-
-    def test(self, name: str, x: int, y: int) -> int:
+    def test(self, name: str, x: Any, y: Any) -> int:
         """A comparison."""
         return self.b.op(name, "bool", int(x), int(y))
 
@@ -301,10 +293,9 @@ def _householder_product(b: Builder, a: Ids, factors: Ids) -> Sequence[Ids]:
 
 def _ormqr(b: Builder, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """A matrix times the product of reflections, or its transpose, from the left or right."""
-    product = _reflected(
-        b, a, factors, x if params["left"] else x.T, params["transpose"] != params["left"]
-    )
-    return [product if params["left"] else product.T]
+    left, transpose = params["left"], params["transpose"]
+    product = _reflected(b, a, factors, x if left else x.T, transpose != left)
+    return [product if left else product.T]
 
 
 def _reflected(
@@ -417,7 +408,8 @@ def _eigh(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
         raise CannotFuseError("primitive 'eigh' of some eigenvalues cannot be fused", "eigh")
     lower = a if params["lower"] else a.T
     a = np.where(np.tri(size, dtype=bool), lower, lower.T)
-    regular = e.test("eq", e.sum(e.mul(a.ravel(), e.number(0))), e.number(0))
+    total = functools.reduce(e.add, e.mul(a.ravel(), e.number(0)))
+    regular = e.test("eq", total, e.number(0))
     vectors = np.where(np.eye(size, dtype=bool), e.number(1), e.number(0))
     for _ in range(_SWEEPS[e.dtype][size]):
         for p, q in combinations(range(size), 2):
@@ -425,7 +417,7 @@ def _eigh(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     values = np.diagonal(a).copy()
     for end in range(size - 1, 0, -1):
         for i in range(end):
-            swap = e.test("gt", int(values[i]), int(values[i + 1]))
+            swap = e.test("gt", values[i], values[i + 1])
             pair = np.vstack([values, vectors])[:, i : i + 2]
             pair = e.choose(swap, pair[:, ::-1], pair)
             values[i : i + 2], vectors[:, i : i + 2] = pair[0], pair[1:]
@@ -436,11 +428,10 @@ def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
     """Makes one entry beside the diagonal zero (Rutishauser 1966)."""
     zero, one, off = e.number(0), e.number(1), a[p, q]
     ratio = e.div(e.sub(a[q, q], a[p, p]), e.mul(e.number(2), off))
-    size = e.add(e.abs(int(ratio)), e.b.op("sqrt", e.dtype, int(e.add(e.mul(ratio, ratio), one))))
-    tangent = e.div(e.choose(e.test("ge", int(ratio), zero), one, e.number(-1)), size)
+    size = e.add(e.abs(ratio), e.sqrt(e.add(e.mul(ratio, ratio), one)))
+    tangent = e.div(e.choose(e.test("ge", ratio, zero), one, e.number(-1)), size)
     tangent = e.choose(e.test("eq", off, zero), zero, tangent)
-    root = e.b.op("sqrt", e.dtype, int(e.add(e.mul(tangent, tangent), one)))
-    cosine = e.div(one, root)
+    cosine = e.div(one, e.sqrt(e.add(e.mul(tangent, tangent), one)))
     sine, change = e.mul(tangent, cosine), e.mul(tangent, off)
     a[p, p], a[q, q] = e.sub(a[p, p], change), e.add(a[q, q], change)
     a[p, q] = a[q, p] = zero
@@ -480,13 +471,11 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
         each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
-        avals = [v.aval for v in eqn.outvars]
+        shapes = [v.aval.shape for v in eqn.outvars]
         if not each:
-            return [np.zeros(aval.shape, np.int64) for aval in avals]
-        return [
-            np.stack(rows).reshape(aval.shape)
-            for rows, aval in zip(zip(*each, strict=True), avals, strict=True)
-        ]
+            return [np.zeros(shape, np.int64) for shape in shapes]
+        pairs = zip(zip(*each, strict=True), shapes, strict=True)
+        return [np.stack(rows).reshape(shape) for rows, shape in pairs]
 
     return rule
 
@@ -503,9 +492,8 @@ def operations(eqn: Any) -> int:
         return int(prod(batch) * size * rows * columns)
     if name == "tridiagonal_solve":
         return int(prod(batch) * rows * (12 + 9 * columns))
-    return int(
-        prod(batch) * rows * columns * min(rows, columns) // (3 if name == "cholesky" else 1)
-    )
+    products = prod(batch) * rows * columns * min(rows, columns)
+    return int(products // 3 if name == "cholesky" else products)
 
 
 RULES: Mapping[str, Any] = {
