@@ -74,33 +74,31 @@ RULES: Mapping[str, Rule] = {
 
 
 def _bits(params: Mapping[str, Any], keys: Any) -> Any:
-    one = functools.partial(
-        _compat.generator(keys.dtype).random_bits,
-        bit_width=params["bit_width"],
-        shape=params["shape"],
-    )
-    return _each(one, keys.ndim)(jax.random.key_data(keys))
+    sizes = {name: params[name] for name in ("bit_width", "shape")}
+    one = functools.partial(_compat.generator(keys.dtype).random_bits, **sizes)
+    return along_axes(one, keys.ndim)(jax.random.key_data(keys))
 
 
 def _split(params: Mapping[str, Any], keys: Any) -> Any:
     generator = _compat.generator(keys.dtype)
-    split = _each(functools.partial(generator.split, shape=params["shape"]), keys.ndim)
+    split = along_axes(functools.partial(generator.split, shape=params["shape"]), keys.ndim)
     return jax.random.wrap_key_data(split(jax.random.key_data(keys)), impl=generator)
 
 
 def _fold_in(params: Mapping[str, Any], keys: Any, numbers: Any) -> Any:
     generator = _compat.generator(keys.dtype)
     keys, numbers = jnp.broadcast_arrays(keys, numbers)
-    folded = _each(generator.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
+    folded = along_axes(generator.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
     return jax.random.wrap_key_data(folded, impl=generator)
 
 
 def _seed(params: Mapping[str, Any], seeds: Any) -> Any:
     generator = params["impl"]
-    return jax.random.wrap_key_data(_each(generator.seed, seeds.ndim)(seeds), impl=generator)
+    return jax.random.wrap_key_data(along_axes(generator.seed, seeds.ndim)(seeds), impl=generator)
 
 
-def _each(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
+def along_axes(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    """A function, along so many leading axes of its operands."""
     for _ in range(axes):
         fun = jax.vmap(fun)
     return fun
