@@ -39,9 +39,7 @@ class Carried:
 
     def raised(self, calls: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """The results `leaves` of a kernel, once no call has raised."""
-        groups, rest = [], iter(calls)
-        for call in self.calls:
-            groups.append([next(rest) for _ in range(1 + len(call.invars))])
+        groups = [values for _, values in _split(calls, 0, self.calls)[1]]
         return list(_checked(self.calls, groups, list(leaves)))
 
 
@@ -260,10 +258,8 @@ def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Va
     merged = []
     pairs = _split(old, 0, sites)[1], _split(new, 0, sites)[1]
     for (_, [before, *kept]), (_, [now, *others]) in zip(*pairs, strict=True):
-        merged += [
-            before | now,
-            *(jnp.where(before, x, y) for x, y in zip(kept, others, strict=True)),
-        ]
+        rest = zip(kept, others, strict=True)
+        merged += [before | now, *(jnp.where(before, x, y) for x, y in rest)]
     return merged
 
 
@@ -278,9 +274,8 @@ def _checked(calls: Sequence[Any], calls_of: list[_Values], leaves: _Values) -> 
     @custom_vmap
     def one(values_of: list[_Values], leaves: _Values) -> _Values:
         for call, (happens, *operands) in zip(calls, values_of, strict=True):
-            leaves = lax.cond(
-                happens, functools.partial(_call, call), lambda _, x: x, operands, leaves
-            )
+            made = functools.partial(_call, call)
+            leaves = lax.cond(happens, made, lambda _, x: x, operands, leaves)
         return leaves
 
     @one.def_vmap

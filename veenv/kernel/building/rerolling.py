@@ -139,13 +139,10 @@ class Batches:
         v = self.new(aval)
         self._values[v] = ids
         values = constant(self._b, ids)
-        if values is not None:
-            self._constants.add(v)
-        if (
-            values is not None
-            and values.dtype == bool
-            and 2 * np.count_nonzero(values) <= values.size
-        ):
+        if values is None:
+            return v
+        self._constants.add(v)
+        if values.dtype == bool and 2 * np.count_nonzero(values) <= values.size:
             varying = (k for k in range(values.ndim) if (values != values.take([0], k)).any())
             self._scattered[v] = frozenset(varying)
         return v
