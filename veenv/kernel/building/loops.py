@@ -143,7 +143,8 @@ class _Body:
             self._number[i] = self._add(Op("input", ops[i].dtype, (), attr))
             self._entries.update((a, (k, e)) for e, a in enumerate(entries))
         for i, op in enumerate(ops):
-            if i in self.used and not self._fixed[i] and not self._is_given(i):
+            given = i in self._number or i in self._entries
+            if i in self.used and not self._fixed[i] and not given:
                 args = tuple(self._inside(a, first, leaves) for a in op.args)
                 self._number[i] = self._add(op._replace(args=args))
         places = tuple((self._inside(i, first, leaves),) for i in results)
@@ -171,9 +172,6 @@ class _Body:
                 attr = first + self.captured[outer], place
                 self._number[key] = self._add(Op("input", op.dtype, (), attr))
         return self._number[key]
-
-    def _is_given(self, i: int) -> bool:
-        return i in self._number or i in self._entries
 
     def _add(self, op: Op) -> int:
         self._new.append(op)

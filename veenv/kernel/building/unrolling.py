@@ -218,9 +218,10 @@ def _program(
     jaxpr = _compat.open_jaxpr(closed)
     read = walk.read_in(jaxpr, jaxpr.outvars)
     stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
-    walker = _Unroller(limit, Builder(limit, longest, stored), read, deep=size == inf)
+    builder = Builder(limit, longest, stored)
+    walker = _Unroller(limit, builder, read, deep=size == inf)
     if size < inf:
-        walker.builder.most_stacked = limits.STACKED_UNASKED
+        builder.most_stacked = limits.STACKED_UNASKED
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
@@ -228,22 +229,20 @@ def _program(
             "batch, write the function for one point, and put jax.vmap around its kernel or "
             "Jacobian"
         )
-    ins = [
-        np.array(
-            [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
-        ).reshape(leaf.shape)
-        for k, leaf in enumerate(inputs)
-    ]
+    ins = []
+    for k, leaf in enumerate(inputs):
+        entries = [builder.input(k, e, leaf.dtype) for e in range(leaf.size)]
+        ins.append(np.array(entries, np.int64).reshape(leaf.shape))
     consts = getattr(closed, "consts", ())
     outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins)
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
-    program = needed(walker.builder.ops, inputs, outputs, results)
+    program = needed(builder.ops, inputs, outputs, results)
     if ruled := frozenset(_ruled(closed, program)):
         program = replace(program, ruled=ruled)
     if sum(op.name not in FREE for op in program.ops) > limit:
-        raise walker.builder.too_many()
-    refuse_stacked(program.stacked, walker.builder.most_stacked)
+        raise builder.too_many()
+    refuse_stacked(program.stacked, builder.most_stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
@@ -265,9 +264,7 @@ def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
     written, active = program.written(), walk.dependent(jaxpr, jaxpr.invars)
     for k, result in enumerate(jaxpr.outvars):
         plain = k in written or walk.is_literal(result) or result not in active
-        if not plain and any(
-            map(has_rule, walk.every(_compat.open_jaxpr(walk.part_of(closed, [k]))))
-        ):
+        if not plain and any(map(has_rule, walk.every(walk.part_of(closed, [k])))):
             yield k
 
 
@@ -293,17 +290,16 @@ class _Unroller:
     def __init__(
         self,
         limit: int,
-        builder: Builder | None = None,
-        read: Collection[Any] = frozenset(),
+        builder: Builder,
+        read: Collection[Any],
         *,
-        deep: bool = False,
+        deep: bool,
         axes: bool = False,
     ):
-        self.builder = builder or Builder(limit)
+        self.builder, self._read = builder, read
         self._limit, self._deep, self._axes = limit, deep, axes
         self._most = limits.POINT * limit  # each operation may be many equal entries
         self._entries = 0
-        self._read = read
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
