@@ -122,9 +122,8 @@ def _last_uses(program: ScalarProgram) -> np.ndarray:
             last[i] = position
     for output in written(program):
         if not output.by_value:
-            there = max(output.ids)
-            for i in output.ids:
-                last[i] = max(last[i], there)
+            ids = [*output.ids]
+            last[ids] = np.maximum(last[ids], max(ids))
     return last
 
 
