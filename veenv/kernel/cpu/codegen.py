@@ -128,19 +128,16 @@ class Instructions(Emitter, Backend[Stored]):
         self.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
         pairs = zip(loop.numbers, loop.dtypes, strict=True)
         single = [d == "int32" and loop.where.inputs[k] for k, d in pairs]
-        kinds = [
-            element(d) if one else self.vector(d)
-            for d, one in zip(loop.dtypes, single, strict=True)
-        ]
+        pairs = zip(loop.dtypes, single, strict=True)
+        kinds = [element(d) if one else self.vector(d) for d, one in pairs]
 
         def spread(values: Sequence[str]) -> list[str]:
             pairs = zip(values, single, strict=True)
             return [self._spread("i32", x) if one else x for x, one in pairs]
 
         def joined(values: Sequence[str]) -> list[str]:
-            return [
-                self._one("int32", x) if one else x for x, one in zip(values, single, strict=True)
-            ]
+            pairs = zip(values, single, strict=True)
+            return [self._one("int32", x) if one else x for x, one in pairs]
 
         starts = joined(loop.starts)
         if loop.loop.length is None:
@@ -368,8 +365,7 @@ class Instructions(Emitter, Backend[Stored]):
         if name == "call":
             return self.call(op.attr, op.dtype, args)
         if name == "select":
-            rest = ", ".join(f"{self.vector(op.dtype)} {a}" for a in args[1:])
-            return self.emit(f"select {kind} {args[0]}, {rest}")
+            return self.select(self.vector(op.dtype), *args)
         if name == "convert":
             return self._convert(of, op.dtype, args[0])
         if name == "bitcast":
@@ -397,16 +393,13 @@ class Instructions(Emitter, Backend[Stored]):
         if of in FLOATS:
             nan = self.emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
             better = self.emit(f"or {self.vector('bool')} {better}, {nan}")
-        return self.emit(
-            f"select {self.vector('bool')} {better}, {kind} {args[0]}, {kind} {args[1]}"
-        )
+        return self.select(kind, better, *args)
 
     def _convert(self, of: str, to: str, x: str) -> str:
         source, target = self.vector(of), self.vector(to)
         if of in FLOATS and to in FLOATS:
-            return self.emit(
-                f"{'fpext' if to == 'float64' else 'fptrunc'} {source} {x} to {target}"
-            )
+            kind = "fpext" if to == "float64" else "fptrunc"
+            return self.emit(f"{kind} {source} {x} to {target}")
         if of in FLOATS:
             kind = "fptoui" if to.startswith("u") else "fptosi"
             symbol = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
