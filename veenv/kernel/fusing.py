@@ -279,10 +279,8 @@ def trace_leaves(
         inner, count = closed, len(operands)
 
         def plain(*args: Any) -> list[Any]:
-            originals = map(_from_plain, args[count:], held)
-            return jax.core.eval_jaxpr(
-                _compat.open_jaxpr(inner), inner.consts, *args[:count], *originals
-            )
+            values = *args[:count], *map(_from_plain, args[count:], held)
+            return jax.core.eval_jaxpr(_compat.open_jaxpr(inner), inner.consts, *values)
 
         closed = jax.make_jaxpr(plain)(*operands, *map(_as_plain, held))
     operands += map(_as_plain, held)
@@ -292,8 +290,7 @@ def trace_leaves(
         positional, named = _plain(tree, map(values.get, range(len(leaves))))
         return flat(*positional, **named)
 
-    traced = Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
-    return replace(traced, direct=direct)
+    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic), direct=direct)
 
 
 def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
@@ -437,7 +434,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
 def as_kernel(
     fun: Callable[..., Any],
     argnums: Callable[[Sequence[Any]], Sequence[int]],
-    source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
+    source: Callable[[str, Sequence[Any], dict[str, Any]], str],
 ) -> Callable[..., Any]:
     """`fun` as one kernel, whose derivatives are XLA's; by itself it raises `CannotFuseError`.
 
