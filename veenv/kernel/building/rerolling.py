@@ -9,7 +9,7 @@ another loop if it has the axis, too. A body that is still too long has loops in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -38,6 +38,17 @@ Values = MutableMapping[int, Ids]
 """The operations of variables."""
 Pair = tuple[int, int]
 """A variable and one of its axes."""
+
+
+class Lazy(dict[Any, Ids]):
+    """The operations of variables; those that are not known are made when they are read."""
+
+    def __init__(self, known: Iterable[tuple[Any, Ids]], make: Callable[[Any], Ids]):
+        super().__init__(known)
+        self._make = make
+
+    def __missing__(self, variable: Any) -> Ids:
+        return self.setdefault(variable, self._make(variable))
 
 
 class Line(NamedTuple):
@@ -343,17 +354,6 @@ def _tie(
     return None
 
 
-class _Inside(dict[int, Ids]):
-    """The operations of variables in the body of a loop; those outside are captured."""
-
-    def __init__(self, inside: dict[int, Ids], around: Callable[[int], Ids]):
-        super().__init__(inside)
-        self._around = around
-
-    def __missing__(self, variable: int) -> Ids:
-        return self.setdefault(variable, self._around(variable))
-
-
 class _Loop:
     """The lines of one loop: what comes by steps, what is summed, what is stacked."""
 
@@ -428,15 +428,15 @@ class _Loop:
         for v in self._stacked:
             rest = np.delete(avals[v].shape, axis[v]).tolist()
             outs.append(avals[v].update(shape=(self._plan.length, *rest)))
-        turns, results = range(self._plan.length), None
-        for nested in (False, True):
-            try:
-                trace = self._trace(values, nested)
-                results = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
-                break
-            except CannotFuseError:
-                if nested:
-                    raise
+
+        def make(nested: bool) -> list[Ids] | None:
+            trace, turns = self._trace(values, nested), range(self._plan.length)
+            return loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
+
+        try:
+            results = make(False)
+        except CannotFuseError:
+            results = make(True)
         if results is None:
             of.without_loops(b, self._lines, values)
             return
@@ -465,7 +465,7 @@ class _Loop:
                 if v in self._added_to:
                     inside = self._added_to[v][0]
                     local[inside] = np.broadcast_to(before, of.avals[inside].shape)
-            known = _Inside(local, lambda v: capture(values[v]))
+            known = Lazy(local.items(), lambda v: capture(values[v]))
             if nested:
                 stacks = frozenset((*self._terms, *self._stacked))
                 of.with_loops(inner, self._body, known, stacks, self._looped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -33,7 +33,7 @@ from veenv.kernel.building.builder import (
 )
 from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
-from veenv.kernel.building.rerolling import Batches
+from veenv.kernel.building.rerolling import Batches, Lazy
 from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.price import equations_of, kernel_size
@@ -268,18 +268,6 @@ def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
             yield k
 
 
-class _Env(dict[Any, Ids]):
-    """Variables; a constant is looked at when it is read: most kernels are refused before."""
-
-    def __init__(self, constant: Callable[[Any], Ids], consts: Iterable[tuple[Any, Any]]):
-        super().__init__()
-        self._constant, self._consts = constant, dict(consts)
-
-    def __missing__(self, variable: Any) -> Ids:
-        constant = self[variable] = self._constant(self._consts[variable])
-        return constant
-
-
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations.
 
@@ -316,8 +304,9 @@ class _Unroller:
 
     def jaxpr(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
         """The outputs of a jaxpr, whose constants are values."""
-        env = _Env(self.constant, zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, ins, strict=True))
+        values = dict(zip(jaxpr.constvars, consts, strict=True))
+        # A constant is looked at when it is read: most kernels are refused before.
+        env = Lazy(zip(jaxpr.invars, ins, strict=True), lambda v: self.constant(values[v]))
         literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
         read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
