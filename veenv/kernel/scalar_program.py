@@ -278,30 +278,27 @@ class ScalarProgram:
     @property
     def stacked(self) -> int:
         """Counts the numbers that its loops stack or carry in arrays, those of inner loops once."""
-        return sum(entries for part, _ in self.parts() for entries in part._arrays(part is self))
+        return sum(sum(dict(part._arrays(part is self)).values()) for part, _ in self.parts())
 
-    def _arrays(self, outside: bool) -> list[int]:
-        """Sizes of what its loops stack and carry; in a body without what is carried around it."""
-        sizes: dict[int, int] = {}
+    def _arrays(self, outside: bool) -> Iterator[tuple[int, int]]:
+        """What its loops stack and carry, and of how many entries.
+
+        In a body without what lies where the loop around it has it.
+        """
         for k, op in enumerate(self.ops):
             if op.name == "part":
                 i = written_in(self.ops, k)
                 if outside or self.ops[i].name != "input":
-                    sizes[i] = self.ops[op.args[0]].attr.entries(op.attr) or 0
-        return [*sizes.values()]
+                    yield i, self.ops[op.args[0]].attr.entries(op.attr) or 0
 
     @functools.cached_property
     def placed(self) -> int:
         """Counts the entries of stacks and arrays that its loops read and leave, each time."""
         total = 0
         for part, times in self.parts():
-            for k, op in enumerate(part.ops):
-                if op.name == "loop":
-                    total += times * op.attr.steps * op.attr.stacked
-                elif op.name == "part" and (
-                    part is self or part.ops[written_in(part.ops, k)].name != "input"
-                ):  # else it lies where the loop around it has it
-                    total += times * (part.ops[op.args[0]].attr.entries(op.attr) or 0)
+            loops = (op.attr for op in part.ops if op.name == "loop")
+            total += times * sum(loop.steps * loop.stacked for loop in loops)
+            total += times * sum(entries for _, entries in part._arrays(part is self))
         return total
 
     @functools.cached_property
@@ -405,12 +402,9 @@ class ScalarProgram:
     @remembered
     def written(self) -> tuple[int, ...]:
         """The output leaves that a kernel has to write: neither constant nor copied."""
-        return tuple(
-            k
-            for k in range(len(self.outputs))
-            if self.outputs[k].size and self.constant_leaf(k) is None
-            and self.copied_leaf(k) is None
-        )  # fmt: skip
+        some = (k for k, leaf in enumerate(self.outputs) if leaf.size)
+        computed = (k for k in some if self.constant_leaf(k) is None)
+        return tuple(k for k in computed if self.copied_leaf(k) is None)
 
 
 def written_in(ops: Sequence[Op], i: int) -> int:

@@ -354,15 +354,12 @@ def lies(b: Builder, ids: Ids, needed: np.ndarray) -> tuple[int, int, tuple[int,
     first = b.ops[int(ids[needed][0])]
     if first.name not in ("entry", "input"):
         return None
-    at = 1 if first.name == "input" else None
-    of: Any = first.attr[0] if at else first.args
     ops = [b.ops[i] for i in ids[needed].tolist()]
-    known = [
-        op.attr[1] if at else op.attr
-        for op in ops
-        if op.name == first.name and (op.attr[0] if at else op.args) == of
-    ]
-    if len(known) < len(ops):
+    if any(op.name != first.name for op in ops):
+        return None
+    rows = [op.attr if op.name == "input" else (op.args[0], op.attr) for op in ops]
+    wholes, known = zip(*rows, strict=True)
+    if any(whole != wholes[0] for whole in wholes):
         return None
     table = np.zeros(ids.shape, np.int64)
     table[needed] = known
@@ -374,10 +371,10 @@ def lies(b: Builder, ids: Ids, needed: np.ndarray) -> tuple[int, int, tuple[int,
     start = known[0] - int(places[needed][0])
     if (table != start + places)[needed].any():
         return None
-    if not at:
-        return first.args[0], start, tuple(distances)
+    if first.name == "entry":
+        return wholes[0], start, tuple(distances)
     low, high = min(known), max(known)
-    whole = b.array([b.input(of, place, first.dtype) for place in range(low, high + 1)])
+    whole = b.array([b.input(wholes[0], place, first.dtype) for place in range(low, high + 1)])
     return whole, start - low, tuple(distances)
 
 
