@@ -201,10 +201,8 @@ class InLoop(Generic[A]):
         self.numbers = [k for k in range(carries) if k not in self._arrays]
         self.starts = [to.operand(op.args[k]) for k in self.numbers]
         self._columns = [to.stored(a) for a in op.args[carries:first]]
-        self._captured = [
-            to.stored(a) if leaf.shape else to.operand(a)
-            for a, leaf in zip(op.args[first:], self.loop.body.inputs[first:], strict=True)
-        ]
+        rest = zip(op.args[first:], self.loop.body.inputs[first:], strict=True)
+        self._captured = [to.stored(a) if leaf.shape else to.operand(a) for a, leaf in rest]
         parts = self._outer.parts[position].items()
         self._stacks = {k: to.stored(i) for k, i in parts if k >= carries}
         self.where = to.inside(position)

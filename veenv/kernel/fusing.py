@@ -478,10 +478,8 @@ def run_kernel(
     results = [k for k in written if k < len(avals)]  # the others tell of callbacks
     leaves: dict[int, Any] = {}
     if written:
-        operands = [
-            jnp.asarray(x, leaf.dtype)
-            for x, leaf in zip(traced.operands, program.inputs, strict=True)
-        ]
+        pairs = zip(traced.operands, program.inputs, strict=True)
+        operands = [jnp.asarray(x, leaf.dtype) for x, leaf in pairs]
         xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(results), instead)
         kernel = primitive.Fused(program, xla, instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))

@@ -232,11 +232,8 @@ def _written(
         new = update if name is None else b.op(name, dtype, old, update)
         if not windows.clipped:
             new = b.op("select", dtype, inside, new, old)
-        parts = reals(b, np.array(new))
-        arrays = [
-            b.op("write", b.ops[a].dtype, a, place, part)
-            for a, part in zip(arrays, parts, strict=True)
-        ]
+        pairs = zip(arrays, reals(b, np.array(new)), strict=True)
+        arrays = [b.op("write", b.ops[a].dtype, a, place, part) for a, part in pairs]
     entries = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
     return np.broadcast_to(np.array(entries, np.int64).reshape(operand.shape), shape)
 
@@ -280,10 +277,8 @@ def _put(
     owner = windows.owners(operand.shape, ids.shape[:-1])
     result = np.array(operand).reshape(-1)
     dtype = b.ops[int(operand.flat[0])].dtype
-    options = [
-        (windows.places(operand.shape, indices).ravel(), tests)
-        for indices, tests in _options(b, windows, choices, ids)
-    ]
+    every = _options(b, windows, choices, ids)
+    options = [(windows.places(operand.shape, at).ravel(), tests) for at, tests in every]
     for number, update in enumerate(updates.flat):
         for places, tests in options:
             place = int(places[number])
