@@ -213,9 +213,10 @@ class Nest:
             body()
             self._condition = None
         else:
-            holds = lambda turn: self.op(  # noqa: E731
-                "and", condition, self.test("eq", turn, 0), dtype="bool"
-            )
+
+            def holds(turn: Number) -> Number:
+                return self.op("and", condition, self.test("eq", turn, 0), dtype="bool")
+
             first = self.number(0, INDEX)
             self._loop(lambda _: body() or [self.number(1, INDEX)], [first], None, 1, holds)
 

@@ -27,10 +27,8 @@ def _threefry(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """Threefry 2x32 of twenty rounds (Salmon et al., SC 2011), entry by entry."""
     rows = np.broadcast_arrays(*ins)
     entries = [_block(Scalars(b, "uint32"), *map(int, row)) for row in zip(*(x.flat for x in rows))]  # noqa: B905
-    shape = rows[0].shape
-    return [np.array(ids, np.int64).reshape(shape) for ids in zip(*entries, strict=True)] or [
-        np.zeros(shape, np.int64)
-    ] * 2
+    table = np.array(entries, np.int64).reshape(*rows[0].shape, 2)
+    return [table[..., 0], table[..., 1]]
 
 
 def _block(r: Scalars, low: int, high: int, x: int, y: int) -> tuple[int, int]:
