@@ -17,7 +17,6 @@ import jax
 import jax.core
 import numpy as np
 from jax import lax
-from jax.extend import core
 
 from veenv import _compat, limits
 from veenv.kernel.building import loops
@@ -112,15 +111,13 @@ class Batches:
         self._scattered: dict[int, frozenset[int]] = {}
         """Of known choices, mostly of one kind, the axes along which they differ."""
 
-    def outputs(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
+    def outputs(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
+        jaxpr = _compat.open_jaxpr(closed)
         if self._entries(jaxpr) > limits.FEW * self.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
-        operands = (*map(self._constant, consts), *ins)
-        pairs = zip((*jaxpr.constvars, *jaxpr.invars), operands, strict=True)
-        numbers = [self._known(v.aval, ids) for v, ids in pairs]
-        count = len(jaxpr.constvars)
-        outs = self._inline(jaxpr, numbers[:count], numbers[count:])
+        pairs = zip(jaxpr.invars, ins, strict=True)
+        outs = self._inline(closed, [self._known(v.aval, ids) for v, ids in pairs])
         has_loop = any(walk.loop_of(line.eqn) for line in self._lines)
         if not has_loop and self._best(self._lines, {}) is None:
             raise CannotFuseError("no axis is a loop")
@@ -158,37 +155,35 @@ class Batches:
             self._scattered[v] = frozenset(varying)
         return v
 
-    def _inline(self, jaxpr: Any, consts: Sequence[int], ins: Sequence[int]) -> list[int]:
+    def _inline(self, closed: Any, ins: Sequence[int]) -> list[int]:
         """Adds the equations of a jaxpr but those of constants, which are evaluated at once."""
-        at = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True))
+        jaxpr = _compat.open_jaxpr(closed)
+        pairs = zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True)
+        at = {v: self._known(v.aval, self._constant(c)) for v, c in pairs}
+        at.update(zip(jaxpr.invars, ins, strict=True))
 
-        def read(atom: Any) -> int:
-            if isinstance(atom, core.Literal):
-                aval: Any = atom.aval
-                return self._known(aval, self._constant(np.asarray(atom.val, aval.dtype)))
-            return at[atom]
+        def literal(atom: Any) -> int:
+            return self._known(atom.aval, self._constant(np.asarray(atom.val, atom.aval.dtype)))
 
-        for eqn in (e for e in jaxpr.eqns if e.outvars):  # a kernel has no effects
-            operands = [read(v) for v in eqn.invars]
-            called = self._called(eqn, operands)
-            if eqn.primitive.name in BARRIERS:
-                outs = operands
-            elif called is not None:
-                inner, places = called
-                opened = _compat.open_jaxpr(inner)
-                pairs = zip(opened.constvars, getattr(inner, "consts", ()), strict=True)
-                constants = [self._known(v.aval, self._constant(c)) for v, c in pairs]
-                outs = self._inline(opened, constants, [operands[k] for k in places])
-            elif self._constants.issuperset(operands):
-                results = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
-                outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, results, strict=True)]
-            else:
-                outs = [self.new(v.aval) for v in eqn.outvars]
-                cut = ((),) * len(operands)
-                ties = self._ties(eqn, operands)
-                self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
-            at.update(zip(eqn.outvars, outs, strict=True))
+        computing = [eqn for eqn in jaxpr.eqns if eqn.outvars]  # a kernel has no effects
+        read = walk.run(computing, at, self._added, literal)
         return [read(v) for v in jaxpr.outvars]
+
+    def _added(self, eqn: Any, operands: list[int]) -> list[int]:
+        """The results of an equation, which is a line if it is no call, and not of constants."""
+        if eqn.primitive.name in BARRIERS:
+            return operands
+        called = self._called(eqn, operands)
+        if called is not None:
+            inner, places = called
+            return self._inline(inner, [operands[k] for k in places])
+        if self._constants.issuperset(operands):
+            results = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
+            return [self._known(v.aval, x) for v, x in zip(eqn.outvars, results, strict=True)]
+        outs, cut = [self.new(v.aval) for v in eqn.outvars], ((),) * len(operands)
+        ties = self._ties(eqn, operands)
+        self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
+        return outs
 
     def _called(self, eqn: Any, operands: Sequence[int]) -> tuple[Any, Sequence[int]] | None:
         """Returns the jaxpr that a call or a `cond` runs, and which operands are its arguments."""

@@ -233,8 +233,7 @@ def _program(
     for k, leaf in enumerate(inputs):
         entries = [builder.input(k, e, leaf.dtype) for e in range(leaf.size)]
         ins.append(np.array(entries, np.int64).reshape(leaf.shape))
-    consts = getattr(closed, "consts", ())
-    outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins)
+    outs = (walker.with_batches if batches else walker.closed)(closed, ins)
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(builder.ops, inputs, outputs, results)
@@ -302,24 +301,25 @@ class _Unroller:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
         return constants(self.builder, value)
 
-    def jaxpr(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a jaxpr, whose constants are values."""
-        values = dict(zip(jaxpr.constvars, consts, strict=True))
+    def closed(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a closed jaxpr (or of one that closes over nothing)."""
+        jaxpr = _compat.open_jaxpr(closed)
+        values = dict(zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True))
         # A constant is looked at when it is read: most kernels are refused before.
         env = Lazy(zip(jaxpr.invars, ins, strict=True), lambda v: self.constant(values[v]))
         literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
         read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
 
-    def with_batches(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a jaxpr, with loops over axes."""
+    def with_batches(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """The same with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
             walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._deep)
             return walker._equation(eqn, operands)
 
         batches = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
-        return batches.outputs(jaxpr, consts, ins)
+        return batches.outputs(closed, ins)
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         try:
@@ -358,10 +358,6 @@ class _Unroller:
                 name,
             )
 
-    def closed(self, inner: Any, ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a closed jaxpr (or of one that closes over nothing)."""
-        return self.jaxpr(_compat.open_jaxpr(inner), getattr(inner, "consts", ()), ins)
-
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """Traces all branches and a choice between their results; one branch where it is known."""
         branches, b = walk.branches_of(eqn), self.builder
@@ -388,9 +384,8 @@ class _Unroller:
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
             walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._axes)
-            run = walker.with_batches if nested else walker.jaxpr
-            ins = [*map(capture, consts), *carry, *entries]
-            return run(_compat.open_jaxpr(closed), getattr(closed, "consts", ()), ins)
+            run = walker.with_batches if nested else walker.closed
+            return run(closed, [*map(capture, consts), *carry, *entries])
 
         return trace
 
