@@ -117,15 +117,14 @@ class Nest:
         place = self.lying(ids, fixed=True)
         if place is not None:
             return place
-        few, varies = ids, [True] * ids.ndim
+        few = ids
         for axis in range(ids.ndim):
             first = few.take([0], axis)
-            varies[axis] = bool((few != first).any())
-            few = few if varies[axis] else first
+            few = few if (few != first).any() else first
         if few.size * limits.FEW > ids.size and constant(self.b, few) is None:
             return None
-        pairs = zip(_rows(few.shape), varies, strict=True)
-        strides = tuple(row if moves else 0 for row, moves in pairs)
+        pairs = zip(_rows(few.shape), few.shape, strict=True)
+        strides = tuple(row if count > 1 else 0 for row, count in pairs)
         return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides)
 
     def entries(self, m: Matrix, rows: int, columns: int) -> Ids:

@@ -179,10 +179,6 @@ def _bytes(leaf: Leaf) -> int:
     return leaf.size * np.dtype(leaf.dtype).itemsize
 
 
-_LAYOUT = ("sources", "places", "constants")
-"""The arrays of an output that is written by values."""
-
-
 @dataclass(frozen=True, eq=False)
 class Finished:
     """The part of a `ScalarProgram` that calling its machine code needs."""
@@ -266,8 +262,8 @@ def keep(name: str, program: ScalarProgram) -> None:
         "constants": [*constants],
         "stored": [output.stored for output in layout.outputs],
     }
-    places = [getattr(output, name) for output in layout.outputs for name in _LAYOUT]
-    disk.put(name, head, [x.tobytes() for x in (*constants.values(), *places)])
+    by_value = [x for o in layout.outputs for x in (o.sources, o.places, o.constants)]
+    disk.put(name, head, [x.tobytes() for x in (*constants.values(), *by_value)])
 
 
 def _leaf(known: tuple[Sequence[int], str]) -> Leaf:
