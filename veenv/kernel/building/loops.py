@@ -59,8 +59,8 @@ def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: 
 class _Body:
     """The body of a loop in a builder of its own; loop-invariant operations are moved out."""
 
-    def __init__(self, outer: Builder, limit: int):
-        self.outer, self.inner = outer, Builder(limit, outer.longest, outer.stored)
+    def __init__(self, outer: Builder):
+        self.outer, self.inner = outer, Builder(outer.limit, outer.longest, outer.stored)
         self._out: dict[int, int] = {}
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
@@ -185,17 +185,15 @@ def scan(
     stacks: Sequence[Ids],
     turns: range,
     avals: Sequence[Any],
-    limit: int,
     read: Sequence[bool] = (),
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
-    `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps, in the
-    order of `turns`; `avals` are shape and dtype of each result; `read` says of what is stacked
-    whether anything surely needs it.
+    `trace` is what a step computes; `stacks` come by steps, in the order of `turns`; `avals` are
+    shape and dtype of each result; `read` says of what is stacked whether anything surely needs it.
     """
     length = len(turns)
-    body = _Body(b, limit)
+    body = _Body(b)
     inputs, entering = _carried(body, carry)
     entries, columns = _entries(body, stacks, length)
     outs = trace(body.inner, body.capture, entering, entries)
@@ -282,15 +280,10 @@ def _tabulated(
 
 
 def while_loop(
-    b: Builder,
-    test: Trace,
-    trace: Trace,
-    carry: Sequence[Ids],
-    avals: Sequence[Any],
-    limit: int,
+    b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids], avals: Sequence[Any]
 ) -> list[Ids]:
     """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
-    body = _Body(b, limit)
+    body = _Body(b)
     inputs, entering = _carried(body, carry)
     (condition,) = test(body.inner, body.capture, entering, [])
     outs = trace(body.inner, body.capture, entering, [])

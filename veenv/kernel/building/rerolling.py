@@ -87,11 +87,9 @@ class Batches:
       evaluate: evaluates an equation.
       enter: of an equation that is a call the jaxpr, and which operands are its arguments.
       constant: the numbers of a constant's entries.
-      limit: the most operations a step may have.
 
     Attributes:
       avals: shapes and dtypes of variables, by number.
-      limit: as given.
     """
 
     def __init__(
@@ -100,10 +98,8 @@ class Batches:
         evaluate: Evaluate,
         enter: Callable[[Any], tuple[Any, Sequence[int]] | None],
         constant: Callable[[Any], Ids],
-        limit: int,
     ):
-        self._b, self._evaluate, self._enter = b, evaluate, enter
-        self._constant, self.limit = constant, limit
+        self._b, self._evaluate, self._enter, self._constant = b, evaluate, enter, constant
         self.avals: list[Any] = []
         self._lines: list[Line] = []
         self._values: dict[int, Ids] = {}
@@ -114,7 +110,7 @@ class Batches:
     def outputs(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
         jaxpr = _compat.open_jaxpr(closed)
-        if self._entries(jaxpr) > limits.FEW * self.limit:
+        if self._entries(jaxpr) > limits.FEW * self._b.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
         pairs = zip(jaxpr.invars, ins, strict=True)
         outs = self._inline(closed, [self._known(v.aval, ids) for v, ids in pairs])
@@ -426,7 +422,7 @@ class _Loop:
 
         def make(nested: bool) -> list[Ids] | None:
             trace, turns = self._trace(values, nested), range(self._plan.length)
-            return loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
+            return loops.scan(b, trace, carry, stacks, turns, outs)
 
         try:
             results = make(False)

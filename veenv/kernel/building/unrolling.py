@@ -219,7 +219,7 @@ def _program(
     read = walk.read_in(jaxpr, jaxpr.outvars)
     stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
     builder = Builder(limit, longest, stored)
-    walker = _Unroller(limit, builder, read, deep=size == inf)
+    walker = _Unroller(builder, read, deep=size == inf)
     if size < inf:
         builder.most_stacked = limits.STACKED_UNASKED
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
@@ -274,18 +274,9 @@ class _Unroller:
     of a loop, too, with `axes` here.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        builder: Builder,
-        read: Collection[Any],
-        *,
-        deep: bool,
-        axes: bool = False,
-    ):
-        self.builder, self._read = builder, read
-        self._limit, self._deep, self._axes = limit, deep, axes
-        self._most = limits.POINT * limit  # each operation may be many equal entries
+    def __init__(self, builder: Builder, read: Collection[Any], *, deep: bool, axes: bool = False):
+        self.builder, self._read, self._deep, self._axes = builder, read, deep, axes
+        self._most = limits.POINT * builder.limit  # each operation may be many equal entries
         self._entries = 0
 
     def constant(self, value: Any) -> Ids:
@@ -315,10 +306,10 @@ class _Unroller:
         """The same with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._deep)
+            walker = _Unroller(b, self._read, deep=self._deep, axes=self._deep)
             return walker._equation(eqn, operands)
 
-        batches = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
+        batches = Batches(self.builder, evaluate, _entered, self.constant)
         return batches.outputs(closed, ins)
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -354,7 +345,8 @@ class _Unroller:
         if self._entries > self._most:
             raise CannotFuseError(
                 f"primitive {name!r} makes an array of {size:,} entries, {self._entries:,} with "
-                f"those before it: too many for a kernel of {self._limit:,} scalar operations",
+                f"those before it: too many for a kernel of {self.builder.limit:,} scalar "
+                "operations",
                 name,
             )
 
@@ -383,7 +375,7 @@ class _Unroller:
         def trace(
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._axes)
+            walker = _Unroller(b, self._read, deep=self._deep, axes=self._axes)
             run = walker.with_batches if nested else walker.closed
             return run(closed, [*map(capture, consts), *carry, *entries])
 
@@ -407,7 +399,7 @@ class _Unroller:
 
         def make(nested: bool) -> list[Ids]:
             body = self._inside(loop.body, consts, nested)
-            return loops.while_loop(self.builder, test, body, carry, avals, self._limit)
+            return loops.while_loop(self.builder, test, body, carry, avals)
 
         return self._rolled(make)
 
@@ -420,7 +412,7 @@ class _Unroller:
 
             def make(nested: bool) -> list[Ids] | None:
                 parts = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
-                return loops.scan(self.builder, *parts, walk.out_avals(eqn), self._limit, read)
+                return loops.scan(self.builder, *parts, walk.out_avals(eqn), read)
 
             try:
                 rolled = self._rolled(make)
@@ -442,7 +434,7 @@ class _Unroller:
         _, consts, carry, stacks = loop.split(ins)
         length, sizes = len(loop.turns), list[int]()
         if isinstance(refused, TooLongError):
-            step = min(self._limit, self.builder.longest) // limits.UNSURE
+            step = min(self.builder.limit, self.builder.longest) // limits.UNSURE
             self._refuse_long(step, length, refused)
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
@@ -465,20 +457,20 @@ class _Unroller:
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
         self._refuse_long(least, length, refused)
-        if sizes[-1] + least * (length - len(sizes)) > self._limit:
+        if sizes[-1] + least * (length - len(sizes)) > self.builder.limit:
             raise CannotFuseError(*self._too_long(least, length, refused))
 
     def _refuse_long(self, step: int, length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop whose steps are too much by themselves, each of so many operations."""
-        if step * length > self._limit:
+        if step * length > self.builder.limit:
             raise LongLoopError(*self._too_long(step, length, refused))
 
     def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
         reason = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
         return (
             f"a loop of {length:,} steps{reason} takes {step:,} scalar operations or more for "
-            f"each step where it is written out, of {self._limit:,} that one kernel may have "
-            "(it would take too long to compile)",
+            f"each step where it is written out, of {self.builder.limit:,} that one kernel may "
+            "have (it would take too long to compile)",
             "scan",
         )
 
