@@ -325,12 +325,10 @@ def _parts(b: Builder, repeated: Loop, args: Sequence[int]) -> list[int]:
 
 def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[Ids]]:
     """Returns the operations of a carry inside the loop, and those of its arrays."""
-    inputs, arrays, count = [], [], 0
+    inputs, arrays, numbers = [], [], itertools.count()
     for ids in carry:
-        parts = reals(body.outer, ids)
-        dtypes = enumerate((body.outer.ops[i].dtype for i in parts), count)
-        inputs.append([body.inner.op(CARRY, dtype, attr=k) for k, dtype in dtypes])
-        count += len(parts)
+        dtypes = [body.outer.ops[i].dtype for i in reals(body.outer, ids)]
+        inputs.append([body.inner.op(CARRY, dtype, attr=next(numbers)) for dtype in dtypes])
         arrays.append(_as_given(body, ids, inputs[-1]))
     return inputs, arrays
 
