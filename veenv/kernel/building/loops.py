@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,7 +31,6 @@ from veenv.kernel.scalar_program import (
     Loop,
     Op,
     ScalarProgram,
-    dtype_name,
     written_in,
 )
 
@@ -42,18 +40,14 @@ Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids
 """From a body's builder, what takes values in from outside, carries and entries to results."""
 
 
-def array_of(b: Builder, aval: Any, parts: Iterator[int]) -> Ids:
-    """The array whose `reals` come next."""
-    is_complex = dtype_name(aval.dtype) in PAIRS
-    entries = itertools.islice(parts, math.prod(aval.shape) << is_complex)
-    return _joined(b, [*entries], aval.shape, is_complex)
-
-
-def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: bool) -> Ids:
+def _array(b: Builder, parts: Iterator[int], like: Ids, of: Builder) -> Ids:
+    """The array whose `reals` come next: of the shape, and of complex numbers, as one of `of`."""
+    is_complex = like.size > 0 and of.ops[int(like.flat[0])].dtype in PAIRS
+    entries = [*itertools.islice(parts, like.size << is_complex)]
     if is_complex:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [complex_numbers.pair(b, *pair) for pair in pairs]
-    return np.array(parts, np.int64).reshape(shape)
+        pairs = zip(entries[::2], entries[1::2], strict=True)
+        entries = [complex_numbers.pair(b, *pair) for pair in pairs]
+    return np.array(entries, np.int64).reshape(like.shape)
 
 
 class _Body:
@@ -184,13 +178,12 @@ def scan(
     carry: Sequence[Ids],
     stacks: Sequence[Ids],
     turns: range,
-    avals: Sequence[Any],
     read: Sequence[bool] = (),
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
-    `trace` is what a step computes; `stacks` come by steps, in the order of `turns`; `avals` are
-    shape and dtype of each result; `read` says of what is stacked whether anything surely needs it.
+    `trace` is what a step computes; `stacks` come by steps, in the order of `turns`; `read` says of
+    what is stacked whether anything surely needs it.
     """
     length = len(turns)
     body = _Body(b)
@@ -219,10 +212,9 @@ def scan(
     arrays_of = dict(zip(wanted, parts[len(carried) :], strict=True))
 
     by_step = [_by_steps(body, i, columns, arrays_of, length) for i in stacked]
-    return [
-        *_arrays(b, avals[: len(carry)], _final(b, slots, {**last, **known})),
-        *_stacked(b, avals[len(carry) :], by_step, length),
-    ]
+    ends = iter(_final(b, slots, {**last, **known}))
+    carried_out = [_array(b, ends, ids, b) for ids in carry]
+    return [*carried_out, *_stacked(body, outs[len(carry) :], by_step, length)]
 
 
 def _by_steps(
@@ -279,9 +271,7 @@ def _tabulated(
     return {numbers[i]: value for i, value in last.items()}
 
 
-def while_loop(
-    b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids], avals: Sequence[Any]
-) -> list[Ids]:
+def while_loop(b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids]) -> list[Ids]:
     """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
     body = _Body(b)
     inputs, entering = _carried(body, carry)
@@ -301,7 +291,8 @@ def while_loop(
     program, captured = body.program([slot.input for slot in carried], [], results)
     repeated = Loop(program, len(carried))
     parts = _parts(b, repeated, [*(slot.start for slot in carried), *captured])
-    return _arrays(b, avals, _final(b, slots, dict(zip(carried, parts, strict=True))))
+    ends = iter(_final(b, slots, dict(zip(carried, parts, strict=True))))
+    return [_array(b, ends, ids, b) for ids in carry]
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
@@ -329,7 +320,7 @@ def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[I
     for ids in carry:
         dtypes = [body.outer.ops[i].dtype for i in reals(body.outer, ids)]
         inputs.append([body.inner.op(CARRY, dtype, attr=next(numbers)) for dtype in dtypes])
-        arrays.append(_as_given(body, ids, inputs[-1]))
+        arrays.append(_array(body.inner, iter(inputs[-1]), ids, body.outer))
     return inputs, arrays
 
 
@@ -431,28 +422,18 @@ def _entries(
                 known[array] = body.inner.op(COLUMN, dtype, attr=len(columns))
                 columns[known[array]] = array, entries_of
             inside.append(known[array])
-        entries.append(_as_given(body, ids[0], inside))
+        entries.append(_array(body.inner, iter(inside), ids[0], body.outer))
     return entries, columns
 
 
-def _as_given(body: _Body, like: Ids, parts: Sequence[int]) -> Ids:
-    """Operations inside in the shape, and as complex numbers, as those outside are."""
-    is_complex = like.size > 0 and body.outer.ops[int(like.flat[0])].dtype in PAIRS
-    return _joined(body.inner, parts, like.shape, is_complex)
-
-
-def _arrays(b: Builder, avals: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
-    rest = iter(parts)
-    return [array_of(b, aval, rest) for aval in avals]
-
-
 def _stacked(
-    b: Builder, avals: Sequence[Any], columns: Sequence[Sequence[int]], length: int
+    body: _Body, outs: Sequence[Ids], columns: Sequence[Sequence[int]], length: int
 ) -> list[Ids]:
     """Stacked results, given the steps of each number that a step stacks."""
     rest, results = iter(columns), []
-    for every in avals:
-        count = math.prod(every.shape[1:]) << (dtype_name(every.dtype) in PAIRS)
+    for ids in outs:
+        count = len(reals(body.inner, ids))
         rows = np.array([*itertools.islice(rest, count)], np.int64).reshape(count, length)
-        results.append(array_of(b, every, iter(rows.T.ravel().tolist())))
+        like = np.broadcast_to(ids, (length, *ids.shape))
+        results.append(_array(body.outer, iter(rows.T.ravel().tolist()), like, body.inner))
     return results

@@ -415,14 +415,10 @@ class _Loop:
                 start = np.broadcast_to(np.int64(none), avals[v].shape)
             carry.append(self._once(v, start))
         stacks = [np.moveaxis(values[v], j, 0) for v, j in self._columns]
-        outs = [avals[v].update(shape=x.shape) for v, x in zip(self._terms, carry, strict=True)]
-        for v in self._stacked:
-            rest = np.delete(avals[v].shape, axis[v]).tolist()
-            outs.append(avals[v].update(shape=(self._plan.length, *rest)))
 
         def make(nested: bool) -> list[Ids] | None:
-            trace, turns = self._trace(values, nested), range(self._plan.length)
-            return loops.scan(b, trace, carry, stacks, turns, outs)
+            turns = range(self._plan.length)
+            return loops.scan(b, self._trace(values, nested), carry, stacks, turns)
 
         try:
             results = make(False)

@@ -332,7 +332,7 @@ class _Unroller:
             return self._cond(eqn, ins)
         loop = walk.loop_of(eqn)
         if loop is not None:
-            return (self._while if loop.length is None else self._scan)(loop, eqn, ins)
+            return self._while(loop, ins) if loop.length is None else self._scan(loop, eqn, ins)
         called = called_by(eqn)
         if called is not None:
             inner, places = called
@@ -393,13 +393,13 @@ class _Unroller:
             except CannotFuseError as other:
                 raise (other if isinstance(other, LongStepError) else error) from None
 
-    def _while(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    def _while(self, loop: walk.LoopParts, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
-        test, avals = self._inside(loop.test, tested, nested=False), walk.out_avals(eqn)
+        test = self._inside(loop.test, tested, nested=False)
 
         def make(nested: bool) -> list[Ids]:
             body = self._inside(loop.body, consts, nested)
-            return loops.while_loop(self.builder, test, body, carry, avals)
+            return loops.while_loop(self.builder, test, body, carry)
 
         return self._rolled(make)
 
@@ -411,8 +411,8 @@ class _Unroller:
         if length > 1:
 
             def make(nested: bool) -> list[Ids] | None:
-                parts = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
-                return loops.scan(self.builder, *parts, walk.out_avals(eqn), read)
+                body = self._inside(loop.body, consts, nested)
+                return loops.scan(self.builder, body, carry, stacks, loop.turns, read)
 
             try:
                 rolled = self._rolled(make)
