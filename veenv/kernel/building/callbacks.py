@@ -148,7 +148,7 @@ class _Reader:
         loop = walk.loop_of(equation)
         if loop is not None:
             read = self._while if loop.length is None else self._scan
-            return *read(loop, len(equation.outvars), ins, over), False
+            return *read(loop, ins, over), False
         call = self._called(equation)
         if call is None:  # as it is: refused for what is in it
             return walk.apply(equation, ins), [], False
@@ -185,10 +185,9 @@ class _Reader:
         outs = lax.switch(index, runs, ins, over)
         return _split(outs, count, [site for _, sites in branches for site in sites])
 
-    def _while(
-        self, loop: walk.LoopParts, count: int, ins: _Values, over: Any
-    ) -> tuple[_Values, _Found]:
+    def _while(self, loop: walk.LoopParts, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         tested, consts, carry, _ = loop.split(ins)
+        count = len(carry)
         body, sites = self._traced(loop.body, [*consts, *carry], None, self._within)
         test = core.jaxpr_as_fun(loop.test)
         several = loop.test.out_avals[0].shape  # of a `vmap` inside
@@ -210,12 +209,10 @@ class _Reader:
         state = [*map(jnp.asarray, carry), *_none(sites)]
         return _split(lax.while_loop(goes_on, step, state), count, sites)
 
-    def _scan(
-        self, loop: walk.LoopParts, every: int, ins: _Values, over: Any
-    ) -> tuple[_Values, _Found]:
+    def _scan(self, loop: walk.LoopParts, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         _, consts, carry, stacks = loop.split(ins)
         turn = [*consts, *carry, *(jnp.zeros(x.shape[1:], x.dtype) for x in stacks)]
-        none, count = jnp.bool_(False), len(carry)
+        none, count, every = jnp.bool_(False), len(carry), len(loop.body.out_avals)
         body, sites = self._traced(loop.body, turn, none, self._within)
 
         def step(state: _Values, rows: _Values) -> tuple[_Values, _Values]:
