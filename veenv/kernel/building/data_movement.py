@@ -146,9 +146,8 @@ def _computed(
     for row in rows.tolist():
         base, tests = b.number(0, "int32"), b.const(np.bool_(True))
         for index, axis in zip(row, windows.indexed, strict=True):
-            dtype, last = b.ops[index].dtype, shape[axis] - windows.sizes[axis]
-            if last > np.iinfo(dtype).max:
-                last = int(np.iinfo(dtype).max)
+            dtype = b.ops[index].dtype
+            last = min(shape[axis] - windows.sizes[axis], int(np.iinfo(dtype).max))
             low, high = b.number(0, dtype), b.number(last, dtype)
             tests = b.op("and", "bool", tests, b.op("ge", "bool", index, low))
             tests = b.op("and", "bool", tests, b.op("le", "bool", index, high))

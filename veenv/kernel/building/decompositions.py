@@ -141,7 +141,7 @@ def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
     ]
 
 
-def _bound(dtype: Any, largest: bool) -> Any:
+def bound(dtype: Any, largest: bool) -> Any:
     """The least or the largest number of a dtype."""
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.inf if largest else -jnp.inf
@@ -152,7 +152,7 @@ def _bound(dtype: Any, largest: bool) -> Any:
 
 def _window_extreme(params: Mapping[str, Any], x: Array, largest: bool) -> Sequence[Array]:
     combine = lax.max if largest else lax.min
-    return [functools.reduce(combine, _taps(params, x, _bound(x.dtype, not largest)))]
+    return [functools.reduce(combine, _taps(params, x, bound(x.dtype, not largest)))]
 
 
 def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[Array]:
@@ -170,7 +170,7 @@ def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[A
 def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callable[..., Array]]:
     """Places by which one of a window is chosen, what is chosen over, and whether it stays."""
     stays = params["select_prim"].bind
-    least = _bound(x.dtype, params["select_prim"].name == "le")
+    least = bound(x.dtype, params["select_prim"].name == "le")
     return _taps(params, x, least), least, stays
 
 

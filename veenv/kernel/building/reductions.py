@@ -12,6 +12,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
+from veenv.kernel.building.decompositions import bound
 from veenv.kernel.building.linear import product
 from veenv.kernel.building.nests import reduced
 from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
@@ -39,10 +40,7 @@ def neutral(b: Builder, name: str, dtype: str) -> int:
     """The combination of no entries."""
     value: Any = {"prod": 1, "and": -1}.get(name, 0)
     if name in ("max", "min"):
-        least, most = -np.inf, np.inf
-        if dtype not in FLOATS:
-            least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        value = least if name == "max" else most
+        value = bound(np.dtype(dtype), largest=name == "min")
     return b.const(np.asarray(value).astype(dtype))
 
 
