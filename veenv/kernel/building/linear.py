@@ -94,11 +94,11 @@ def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
 
         n.loop(after, size, below)
 
-    potrf = n.routine("potrf", "U", size, (m.turned, size, size), size, (failed, 1, 1))
+    potrf = n.routine("potrf", "U", size, m.turned, size, failed)
     n.block(size, step, potrf)
     fill(0, lambda i: (n.plus(i, 1), size))
     n.where(n.test("ne", n.get(failed, 0), 0), lambda: fill(np.nan, lambda i: (0, n.plus(i, 1))))
-    return [n.entries(m, size, size)]
+    return [n.entries(m)]
 
 
 def _subtract(
@@ -150,11 +150,11 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
         n.loop(n.plus(k, 1), size, below)
 
     trsm = n.routine(
-        "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0,
-        (known.turned, size, size), size, (solved.turned, columns, size), columns,
+        "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0, known.turned, size,
+        solved.turned, columns,
     )  # fmt: skip
     n.block(size, step, trsm if columns > limits.FEW else None)
-    x = np.broadcast_to(n.entries(solved, size, columns), shape)
+    x = np.broadcast_to(n.entries(solved), shape)
     x = x if lower else x[::-1]
     return [x if left else x.T]
 
@@ -182,7 +182,7 @@ def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
         after, here = n.plus(k, 1), n.op("convert", k, dtype=INDEX)
         _, place = n.loop(after, rows, compare, n.abs(n.get(m, k, k)), here)
         n.set(pivots, k, 0, to=n.op("add", place, 1, dtype=INDEX))
-        n.swap(m, k, place, rows, columns)
+        n.swap(m, k, place)
         pivot = n.get(m, k, k)
         singular = n.test("eq", pivot, n.number(0))
         factor = n.div(n.number(1), n.select(singular, n.number(1), pivot))
@@ -194,13 +194,12 @@ def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
 
         n.loop(after, rows, below)
 
-    matrix, exchanged = (m, rows, columns), (pivots, steps, 1)
-    getrf = n.routine("getrf", rows, columns, matrix, rows, exchanged, Workspace(INDEX, 1))
+    getrf = n.routine("getrf", rows, columns, m, rows, pivots, Workspace(INDEX, 1))
     n.block(steps, step, getrf)
     one = b.number(1, INDEX)
-    places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots, steps, 1)[:, 0].tolist()]
+    places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots)[:, 0].tolist()]
     order = _pivots_to_permutation(b, np.array(places, np.int64), rows)
-    return [n.entries(m, rows, columns), np.array(places, np.int64), *order]
+    return [n.entries(m), np.array(places, np.int64), *order]
 
 
 def _tridiagonal_solve(b: Builder, low: Ids, middle: Ids, up: Ids, x: Ids) -> Sequence[Ids]:
@@ -267,15 +266,14 @@ def _geqrf(b: Builder, a: Ids) -> Sequence[Ids]:
         n.loop(after, rows, lambda i: n.set(m, i, k, to=n.mul(n.get(m, i, k), scale)))
         n.set(m, k, k, to=n.select(done, first, end))
         n.set(factors, k, 0, to=factor)
-        _reflect(n, (m, k, after, rows, columns), m, k, factor, sums)
+        _reflect(n, (m, k, after), m, k, factor, sums)
 
     work = Workspace(n.dtype, 32 * columns)
     gelqf = n.routine(  # of the transpose
-        "gelqf", columns, rows, (m.turned, columns, rows), columns, (factors, steps, 1), work,
-        work.size, Workspace(INDEX, 1),
+        "gelqf", columns, rows, m.turned, columns, factors, work, work.size, Workspace(INDEX, 1)
     )  # fmt: skip
     n.block(min(steps, rows - 1), step, gelqf)
-    return [n.entries(m, rows, columns), n.entries(factors, steps, 1)[:, 0]]
+    return [n.entries(m), n.entries(factors)[:, 0]]
 
 
 def _has_sign(n: Nest, x: Number) -> Number:
@@ -310,21 +308,20 @@ def _reflected(
 
     def step(turn: Index) -> None:
         k = n.plus(n.times(turn, -1), count - 1) if backwards else turn
-        _reflect(n, (m, k, k if within else 0, rows, columns), vectors, k, n.get(known, k), sums)
+        _reflect(n, (m, k, k if within else 0), vectors, k, n.get(known, k), sums)
 
     work = Workspace(n.dtype, 32 * columns)
     ormlq = n.routine(  # of the transposes
         "ormlq", "R", "N" if backwards else "T", columns, rows, count,
-        (vectors.turned, *a.shape[::-1]), a.shape[1], (known, count, 1),
-        (m.turned, columns, rows), columns, work, work.size, Workspace(INDEX, 1),
+        vectors.turned, a.shape[1], known, m.turned, columns, work, work.size, Workspace(INDEX, 1),
     )  # fmt: skip
     n.block(count, step, ormlq)
-    return n.entries(m, rows, columns)
+    return n.entries(m)
 
 
 def _reflect(
     n: Nest,
-    part: tuple[Matrix, Index, Index, int, int],
+    part: tuple[Matrix, Index, Index],
     vectors: Matrix,
     column: Index,
     factor: Number,
@@ -332,10 +329,11 @@ def _reflect(
 ) -> None:
     """Puts x - factor · vector · (vectorᵀ x) in the place of x, a part of a matrix.
 
-    `part` is the matrix, the first row and column, and where rows and columns end. The vector is a
-    column of `vectors`, which has 1 in the first row; `sums` is memory.
+    `part` is the matrix, and the first row and column. The vector is a column of `vectors`, which
+    has 1 in the first row; `sums` is memory.
     """
-    x, top, first, rows, columns = part
+    x, top, first = part
+    rows, columns = x.shape
     after = n.plus(top, 1)
 
     def each(step: Callable[[Index], None]) -> None:
@@ -386,11 +384,11 @@ def product(b: Builder, left: Ids, right: Ids) -> Ids:
         n.loop(0, terms, add)
 
     gemm = n.routine(  # of the transposes
-        "gemm", "N", "N", columns, rows, terms, 1.0, (y.turned, columns, terms), columns,
-        (x.turned, terms, rows), terms, 0.0, (m.turned, columns, rows), columns,
+        "gemm", "N", "N", columns, rows, terms, 1.0, y.turned, columns, x.turned, terms, 0.0,
+        m.turned, columns,
     )  # fmt: skip
     n.block(rows, row, gemm if rows > limits.FEW else None)
-    return n.entries(m, rows, columns)
+    return n.entries(m)
 
 
 _SWEEPS = {"float32": (0, 0, 1, 4, 5), "float64": (0, 0, 1, 5, 6)}
@@ -451,8 +449,8 @@ def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
     order = n.matrix(np.array([[b.number(i, INDEX)] for i in range(rows)]))
     if len(pivots):
         known = n.matrix(pivots[:, None], fixed=True)
-        n.loop(0, len(pivots), lambda k: n.swap(order, k, n.get(known, k), rows, 1))
-    return [n.entries(order, rows, 1)[:, 0]]
+        n.loop(0, len(pivots), lambda k: n.swap(order, k, n.get(known, k)))
+    return [n.entries(order)[:, 0]]
 
 
 def _nest(b: Builder, ids: Ids, products: int, most: int = _UNROLLED) -> Nest:

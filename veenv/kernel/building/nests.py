@@ -37,11 +37,12 @@ class Matrix(NamedTuple):
     array: int
     start: int
     strides: tuple[int, ...]
+    shape: tuple[int, ...]
 
     @property
     def turned(self) -> Matrix:
         """The transpose."""
-        return self._replace(strides=self.strides[::-1])
+        return self._replace(strides=self.strides[::-1], shape=self.shape[::-1])
 
 
 class _Level:
@@ -99,7 +100,7 @@ class Nest:
         if place is None:
             zero = self.b.number(0, self.b.ops[int(ids.flat[0])].dtype)
             flat = np.where(needed, ids, zero).ravel().tolist()
-            place = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1))
+            place = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1), ids.shape)
         return place
 
     def lying(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix | None:
@@ -108,7 +109,8 @@ class Nest:
         if place is None or not (fixed or self.b.entries(place[0]) == ids.size):
             return None
         whole, start, strides = place
-        return Matrix(self._add(whole, self.b.entries(whole) or 1, fixed), start, strides)
+        array = self._add(whole, self.b.entries(whole) or 1, fixed)
+        return Matrix(array, start, strides, ids.shape)
 
     def placed(self, ids: Ids) -> Matrix | Number | None:
         """Returns read-only arrays where they lie; few numbers and constants are copied there."""
@@ -125,15 +127,15 @@ class Nest:
             return None
         pairs = zip(_rows(few.shape), few.shape, strict=True)
         strides = tuple(row if count > 1 else 0 for row, count in pairs)
-        return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides)
+        return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides, ids.shape)
 
-    def entries(self, m: Matrix, rows: int, columns: int) -> Ids:
-        """The operations of a matrix' entries, [rows, columns]."""
-        i, j = np.indices((rows, columns))
-        places = (m.start + i * m.strides[0] + j * m.strides[1]).ravel().tolist()
-        whole = self._arrays[m.array]
+    def entries(self, m: Matrix) -> Ids:
+        """The operations of a matrix' entries."""
+        along = zip(np.indices(m.shape), m.strides, strict=True)
+        places = sum((k * stride for k, stride in along), np.full(m.shape, m.start))
+        places, whole = places.ravel().tolist(), self._arrays[m.array]
         one = [whole[k] for k in places] if self.unrolled else self.b.entries_at(whole, places)
-        return np.array(one, np.int64).reshape(rows, columns)
+        return np.array(one, np.int64).reshape(m.shape)
 
     def number(self, value: float, dtype: str = "") -> Number:
         """A constant."""
@@ -191,8 +193,9 @@ class Nest:
             dtype = self._leaves[m.array].dtype
             self._arrays[m.array] = self.b.op("write", dtype, whole, self._here(place), value_id)
 
-    def swap(self, m: Matrix, i: Index, other: Number, rows: int, columns: int) -> None:
+    def swap(self, m: Matrix, i: Index, other: Number) -> None:
         """Exchanges two rows, of which the other is the same or a later one, for each point."""
+        rows, columns = m.shape
 
         def exchange(r: Index, j: Index) -> None:
             x, y = self.get(m, i, j), self.get(m, r, j)
@@ -259,18 +262,17 @@ class Nest:
             self._loop(lambda: self.loop(0, count, step), [], 1, routine=routine)
 
     def routine(self, name: str, *arguments: Any) -> Routine | None:
-        """A routine of LAPACK or BLAS in the place of a block; matrices are with their shapes."""
+        """A routine of LAPACK or BLAS in the place of a block."""
         if self.unrolled:
             return None
         written = [k for k, whole in enumerate(self._arrays) if not isinstance(whole, Number)]
         fixed = {x: len(written) + k for k, x in enumerate(self._fixed)}
         known: list[Any] = []
         for one in arguments:
-            if isinstance(one, tuple) and isinstance(one[0], Matrix):
-                (array, start, (row, column)), rows, columns = one
-                whole = self._arrays[array]
-                number = fixed[whole] if isinstance(whole, Number) else written.index(array)
-                one = Buffer(number, start, (columns, rows), (column, row))
+            if isinstance(one, Matrix):
+                whole = self._arrays[one.array]
+                number = fixed[whole] if isinstance(whole, Number) else written.index(one.array)
+                one = Buffer(number, one.start, one.shape[::-1], one.strides[::-1])
             known.append(one)
         letter = {"float32": "s", "float64": "d"}[self.dtype]
         return Routine(letter + name, tuple(known), self.dtype)
@@ -394,7 +396,7 @@ def entrywise(
         if place is None:
             return None
         operands.append(place)
-    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape))
+    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape), shape)
 
     def run(*index: Index) -> None:
         if len(index) < len(shape):
@@ -404,7 +406,7 @@ def entrywise(
         n.set(out, *index, to=n.computed(compute, *numbers))
 
     run()
-    return n.entries(out._replace(strides=(1, 0)), prod(shape), 1).reshape(shape)
+    return n.entries(out)
 
 
 def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
@@ -421,7 +423,7 @@ def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
         n.set(out, i, to=total)
 
     n.loop(0, rows, run)
-    return n.entries(out, rows, 1)[:, 0]
+    return n.entries(out)[:, 0]
 
 
 def _rows(shape: Sequence[int]) -> tuple[int, ...]:
