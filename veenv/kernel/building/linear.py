@@ -483,8 +483,7 @@ def operations(eqn: Any) -> int:
     name = eqn.primitive.name
     if name not in RULES or name == "lu_pivots_to_permutation":  # moves alone
         return 0
-    shape = eqn.invars[-1 if "solve" in name else 0].aval.shape
-    *batch, rows, columns = shape
+    *batch, rows, columns = eqn.invars[-1 if "solve" in name else 0].aval.shape
     if name == "triangular_solve":
         size = eqn.invars[0].aval.shape[-1]
         return int(prod(batch) * size * rows * columns)

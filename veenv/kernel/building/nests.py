@@ -78,16 +78,12 @@ class Nest:
 
     def array(self, ids: Sequence[int], fixed: bool = False) -> int:
         """The number of an array with these entries, of which there is one at least."""
-        if not self.unrolled:
-            return self._add(self.b.array(ids), len(ids), fixed)
-        self._arrays.append([*ids])
-        self._leaves.append(Leaf((len(ids),), self.b.ops[ids[0]].dtype))
-        return len(self._arrays) - 1
+        leaf = Leaf((len(ids),), self.b.ops[ids[0]].dtype)
+        return self._add([*ids] if self.unrolled else self.b.array(ids), leaf, fixed)
 
-    def _add(self, whole: int, size: int, fixed: bool) -> int:
-        """The number of an array that is there."""
-        self._arrays.append(Number(0, whole) if fixed else whole)
-        self._leaves.append(Leaf((size,), self.b.ops[whole].dtype))
+    def _add(self, whole: Any, leaf: Leaf, fixed: bool) -> int:
+        self._arrays.append(Number(0, whole) if fixed and not self.unrolled else whole)
+        self._leaves.append(leaf)
         return len(self._arrays) - 1
 
     def matrix(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix:
@@ -109,8 +105,8 @@ class Nest:
         if place is None or not (fixed or self.b.entries(place[0]) == ids.size):
             return None
         whole, start, strides = place
-        array = self._add(whole, self.b.entries(whole) or 1, fixed)
-        return Matrix(array, start, strides, ids.shape)
+        leaf = Leaf((self.b.entries(whole) or 1,), self.b.ops[whole].dtype)
+        return Matrix(self._add(whole, leaf, fixed), start, strides, ids.shape)
 
     def placed(self, ids: Ids) -> Matrix | Number | None:
         """Returns read-only arrays where they lie; few numbers and constants are copied there."""
