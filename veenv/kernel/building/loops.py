@@ -58,10 +58,11 @@ class _Body:
         self._out: dict[int, int] = {}
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
+        self._leaves: list[Leaf] = []
         self._number: dict[Any, int] = {}
         self._entries: dict[int, tuple[int, int]] = {}
         """For entries of carried arrays the number of the carry, and which entry."""
-        self.captured: dict[int, int] = {}
+        self._captured: list[int] = []
 
     def capture(self, ids: Ids) -> Ids:
         """Operations outside, in here."""
@@ -128,24 +129,22 @@ class _Body:
         All arguments are numbers of operations: the carries as the loop has them, entries of
         arrays, results.
         """
-        ops, first = self.inner.ops, len(carries) + len(columns)
-        leaves: list[Leaf] = []
+        ops = self.inner.ops
         for k, i in enumerate((*carries, *columns)):
             entries = ops[i].args  # of a carry that is an array
-            leaves.append(Leaf((len(entries),) if entries else (), ops[i].dtype))
-            attr = k, None if entries else 0
-            self._number[i] = self._add(Op("input", ops[i].dtype, (), attr))
+            self._number[i] = self._input(ops[i].dtype, len(entries) or None)
             self._entries.update((a, (k, e)) for e, a in enumerate(entries))
         for i, op in enumerate(ops):
             given = i in self._number or i in self._entries
             if i in self.used and not self._fixed[i] and not given:
-                args = tuple(self._inside(a, first, leaves) for a in op.args)
+                args = tuple(map(self._inside, op.args))
                 self._number[i] = self._add(op._replace(args=args))
-        places = tuple((self._inside(i, first, leaves),) for i in results)
+        places = tuple((self._inside(i),) for i in results)
         outputs = tuple(Leaf((), ops[i].dtype) for i in results)
-        return ScalarProgram(tuple(leaves), tuple(self._new), outputs, places), [*self.captured]
+        program = ScalarProgram(tuple(self._leaves), tuple(self._new), outputs, places)
+        return program, self._captured
 
-    def _inside(self, i: int, first: int, leaves: list[Leaf]) -> int:
+    def _inside(self, i: int) -> int:
         """The number in the body of an operation."""
         outer = self.outside(i)
         if outer is None:
@@ -159,13 +158,15 @@ class _Body:
             if op.name == "const":
                 self._number[key] = self._add(op)
             else:
-                length = self.outer.entries(outer)
-                self.captured[outer] = len(self.captured)
-                place = None if length is not None else 0
-                leaves.append(Leaf(() if length is None else (length,), op.dtype))
-                attr = first + self.captured[outer], place
-                self._number[key] = self._add(Op("input", op.dtype, (), attr))
+                self._captured.append(outer)
+                self._number[key] = self._input(op.dtype, self.outer.entries(outer))
         return self._number[key]
+
+    def _input(self, dtype: str, length: int | None) -> int:
+        """The number in the body of one more argument: an array, or without a length a number."""
+        attr = len(self._leaves), 0 if length is None else None
+        self._leaves.append(Leaf(() if length is None else (length,), dtype))
+        return self._add(Op("input", dtype, (), attr))
 
     def _add(self, op: Op) -> int:
         self._new.append(op)
