@@ -131,15 +131,10 @@ def _extreme(name: str, of_bools: str) -> Rule:
     return lambda r, x, y: r.op(of_bools if r.of == "bool" else name, x, y)
 
 
-def _only_floats(name: str) -> Rule:
-    """An operation of floats that leaves integers as they are."""
-    return lambda r, x: r.op(name, x) if r.of in FLOATS else x
-
-
 def _abs(r: Scalars, x: int) -> int:
     if r.of in COMPLEX:
         return Reals(r.b, r.dtype).modulus(*parts(r.b, x))
-    return x if r.of.startswith("u") else r.abs(x)
+    return r.abs(x)
 
 
 def _divisor(r: Scalars, x: int, y: int) -> tuple[int, int]:
@@ -231,8 +226,6 @@ def _pow(r: Scalars, x: int, y: int) -> int:
     y = r.convert(y)
     if r.dtype in COMPLEX:
         return r.pow(x, y)
-    if r.dtype not in FLOATS:
-        raise CannotFuseError("powers of integers cannot be fused", "pow")
     op = r.b.ops[y]
     if op.name == "const" and op.attr in (-1, 0, 1, 2, 3):
         return _power(r, x, int(op.attr))
@@ -409,7 +402,6 @@ RULES: Mapping[str, Rule] = {
     "abs": _abs,
     "add_any": lambda r, x, y: r.add(x, y),
     "bitcast_convert_type": _bitcast,
-    "ceil": _only_floats("ceil"),
     "clamp": lambda r, low, x, high: r.min(r.max(x, low), high),
     "complex": lambda r, x, y: pair(r.b, x, y),
     "conj": _conj,
@@ -417,7 +409,6 @@ RULES: Mapping[str, Rule] = {
     "digamma": _digamma,
     "div": _div,
     "erf_inv": _erf_inv,
-    "floor": _only_floats("floor"),
     "imag": lambda r, x: parts(r.b, x)[1],
     "integer_pow": lambda r, x: _power(r, x, r.params["y"]),
     "is_finite": _is_finite,
