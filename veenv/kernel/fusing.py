@@ -172,8 +172,7 @@ class Traced:
         unlike = next((e for e in walk.every(jaxpr) if e.primitive.name in UNLIKE_XLA), None)
         if unlike is not None:
             reason = f"without being asked for, {unlike.primitive.name!r} is left to XLA"
-            line = _compat.source_line(unlike)
-            raise CannotFuseError(reason, unlike.primitive.name, line)
+            raise CannotFuseError(reason, unlike.primitive.name, _compat.source_line(unlike))
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
         # Loops over axes seldom make a kernel of more, and looking for them takes seconds.
