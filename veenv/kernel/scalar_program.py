@@ -342,22 +342,15 @@ class ScalarProgram:
         total += sum(n * weight(*of) for of, n in names.items() if of[0] not in _OTHER)
         calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}
         shared = sum(name == "sin" and ("cos", args) in calls for name, args in calls)
-        return total - SHARED * shared - len(self.joined)
+        return total - SHARED * shared - self._joined()
 
-    @functools.cached_property
-    def joined(self) -> dict[int, int]:
-        """Sums that are done with a product that nothing else needs, which argument that is."""
+    def _joined(self) -> int:
+        """Counts the sums that are done with a product that nothing else needs."""
         uses = Counter(itertools.chain(*(op.args for op in self.ops), *self.results))
-        alone = {
-            i
-            for i, op in enumerate(self.ops)
-            if op.name == "mul" and uses[i] == 1 and op.attr != ROUNDED
-        }
-        return {
-            k: int(op.args[0] not in alone)
-            for k, op in enumerate(self.ops)
-            if op.name in ("add", "sub") and op.dtype in FLOATS and not alone.isdisjoint(op.args)
-        }
+        floats = [(k, op) for k, op in enumerate(self.ops) if op.dtype in FLOATS]
+        alone = {k for k, op in floats if op.name == "mul" and uses[k] == 1 and op.attr != ROUNDED}
+        sums = [op for _, op in floats if op.name in ("add", "sub")]
+        return sum(not alone.isdisjoint(op.args) for op in sums)
 
     def count(self, *names: str) -> int:
         """Counts the operations with one of these names (of calls: the function's)."""
