@@ -94,14 +94,12 @@ class Batched:
 
         def run(*args: Any) -> Sequence[Any]:
             results = fun(*args)
-            shown = [
-                [f"{x.dtype}{list(x.shape)}" for x in leaves] for leaves in (results, self.outputs)
-            ]
-            if shown[0] != shown[1]:
-                raise TypeError(
-                    f"a form of a function has results {', '.join(shown[0])}, expected "
-                    f"{', '.join(shown[1])}"
-                )
+            found, expected = (
+                ", ".join(f"{x.dtype}{list(x.shape)}" for x in leaves)
+                for leaves in (results, self.outputs)
+            )
+            if found != expected:
+                raise TypeError(f"a form of a function has results {found}, expected {expected}")
             return results
 
         return run
@@ -242,10 +240,8 @@ def _jvp(
     fun = kernel.batched_xla([jax.typeof(p) for p in primals])
 
     def of_active(*values: Any) -> Sequence[Any]:
-        args = list(primals)
-        for k, value in zip(active, values, strict=True):
-            args[k] = value
-        return fun(*args)
+        known = dict(zip(active, values, strict=True))
+        return fun(*(known.get(k, x) for k, x in enumerate(primals)))
 
     outs, slopes = jax.jvp(
         of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)

@@ -105,10 +105,9 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
         loop = walk.loop_of(eqn)
         if loop is not None and loop.length != 0:
             bodies = [*_compat.bodies(eqn.params)]
-        if bodies:
-            for body in bodies:
-                refuse_unknown(_compat.open_jaxpr(body), path)
-        elif facts(name).form != "loop":
+        for body in bodies:
+            refuse_unknown(_compat.open_jaxpr(body), path)
+        if not bodies and facts(name).form != "loop":
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
                 if dtype_name(dtype) not in {*DTYPES, *PAIRS}:
