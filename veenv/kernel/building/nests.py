@@ -48,10 +48,16 @@ class Matrix(NamedTuple):
 class _Level:
     """The builder of a step, and what is captured in it."""
 
-    def __init__(self, b: Builder, carries: int = 0):
-        self.b, self.carries = b, carries
+    def __init__(self, b: Builder):
+        self.b = b
         self.captured: dict[Number, int] = {}
         self.leaves: list[Leaf] = []
+
+    def input(self, leaf: Leaf) -> int:
+        """The number, or array, that is one more argument of the step."""
+        attr = len(self.leaves), None if leaf.shape else 0
+        self.leaves.append(leaf)
+        return self.b.op("input", leaf.dtype, attr=attr)
 
 
 class Nest:
@@ -291,13 +297,10 @@ class Nest:
         args = [*(before[k] for k in written), *map(self._here, carry)]
         leaves = [*(self._leaves[k] for k in written)]
         leaves += [Leaf((), outer.b.ops[i].dtype) for i in args[len(written) :]]
-        level = _Level(Builder(), len(args))
+        level = _Level(Builder())
         self._levels.append(level)
         depth = len(self._levels) - 1
-        ids = [
-            level.b.op("input", leaf.dtype, attr=(k, None if leaf.shape else 0))
-            for k, leaf in enumerate(leaves)
-        ]
+        ids = [*map(level.input, leaves)]
         for k, i in zip(written, ids, strict=False):
             self._arrays[k] = i
         numbers = [Number(depth, i) for i in ids[len(written) :]]
@@ -309,9 +312,8 @@ class Nest:
         results = [*(self._arrays[k] for k in written), *outs, *condition]
         self._levels.pop()
         outputs = tuple(Leaf((), level.b.ops[i].dtype) for i in results)
-        program = ScalarProgram(
-            (*leaves, *level.leaves), tuple(level.b.ops), outputs, tuple((i,) for i in results)
-        )
+        places = tuple((i,) for i in results)
+        program = ScalarProgram(tuple(level.leaves), tuple(level.b.ops), outputs, places)
         nest = Loop(program, len(args), 0, length, usual=usual, routine=routine)
         nest = outer.b.loops.setdefault(nest.digest(), nest)
         captured = [self._here(x) for x in level.captured]
@@ -336,9 +338,7 @@ class Nest:
         if x not in level.captured:
             pairs = zip(self._arrays, self._leaves, strict=True)
             shape = next((leaf.shape for whole, leaf in pairs if whole == x), ())
-            attr = level.carries + len(level.captured), None if shape else 0
-            level.captured[x] = level.b.op("input", op.dtype, attr=attr)
-            level.leaves.append(Leaf(shape, op.dtype))
+            level.captured[x] = level.input(Leaf(shape, op.dtype))
         return level.captured[x]
 
 
