@@ -262,16 +262,13 @@ class Instructions(Emitter, Backend[Stored]):
                 value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
             self.put(array, index, value)
             return
-        of, lanes = memory_element(array.dtype), self.lanes
-        kind, every = f"<{lanes} x {of}>", f"<{lanes} x i1>"
+        lanes, every = self.lanes, self.vector("bool")
+        kind, where = f"<{lanes} x {memory_element(array.dtype)}>", mask or "splat (i1 true)"
         pointers = self._pointers(array, place)
         name = f"llvm.masked.scatter.{suffix(kind)}.v{lanes}p0"
         self.declare(name, f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, {every})")
-        value, aligned = self.to_memory(array.dtype, value), np.dtype(array.dtype).itemsize
-        self.lines.append(
-            f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {aligned}, "
-            f"{every} {mask or 'splat (i1 true)'})"
-        )
+        value = self.to_memory(array.dtype, value)
+        self.lines.append(f"call void @{name}({kind} {value}, {pointers}, {every} {where})")
 
     def _alignment(self, array: Stored) -> int:
         return min(ALIGNED, array.width(self.lanes))
@@ -317,16 +314,13 @@ class Instructions(Emitter, Backend[Stored]):
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
         if self.scope.where.same[op.args[1]]:
             return self.load(array, self._index(place))
-        of, lanes = memory_element(array.dtype), self.lanes
-        kind = f"<{lanes} x {of}>"
+        lanes, every = self.lanes, self.vector("bool")
+        kind = f"<{lanes} x {memory_element(array.dtype)}>"
         pointers = self._pointers(array, place)
         name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        every = f"<{lanes} x i1>"
         self.declare(name, f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, {every}, {kind})")
-        aligned = np.dtype(array.dtype).itemsize
         value = self.emit(
-            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {aligned}, "
-            f"{every} splat (i1 true), {kind} poison)"
+            f"call {kind} @{name}({pointers}, {every} splat (i1 true), {kind} poison)"
         )
         return self.from_memory(array.dtype, value)
 
@@ -335,7 +329,7 @@ class Instructions(Emitter, Backend[Stored]):
         return self.emit(f"sext i32 {self._one('int32', place)} to i64")
 
     def _pointers(self, array: Stored, place: str) -> str:
-        """The addresses of each lane's own entry."""
+        """The addresses of each lane's own entry, and their alignment, as intrinsics take them."""
         of, lanes = memory_element(array.dtype), self.lanes
         places = f"<{lanes} x i32>"
         if array.stride != 1:
@@ -345,7 +339,8 @@ class Instructions(Emitter, Backend[Stored]):
             indices = ", ".join(f"i32 {k}" for k in range(lanes))
             place = self.emit(f"add {places} {place}, <{indices}>")
         base = self._address(array.view(0, 1), 0)
-        return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        pointers = self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        return f"<{lanes} x ptr> {pointers}, i32 {np.dtype(array.dtype).itemsize}"
 
     def compute(self, op: Op) -> str:
         """The vector that an operation computes."""
