@@ -94,9 +94,9 @@ class Traced:
     avals: tuple[Any, ...]  # of the leaves of the result that are arrays, keys as keys
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
-    name: str = ""  # that of JAX's mode which it is
     # the function itself, of its arguments' leaves; its rules belong to the trace that it is run in
-    direct: Callable[..., list[Any]] | None = None
+    direct: Callable[..., list[Any]]
+    name: str = ""  # that of JAX's mode which it is
 
     @property
     def lifted(self) -> tuple[Any, ...]:
@@ -193,13 +193,12 @@ class Traced:
         """Does `xla`, traced anew where custom rules are, which may close over their trace."""
         jaxpr = _compat.open_jaxpr(self.closed)
         lifted = any(map(_compat.is_traced, self.lifted))
-        direct = self.direct
-        if direct is None or lifted or not any(map(_ruled, walk.every(jaxpr))):
+        if lifted or not any(map(_ruled, walk.every(jaxpr))):
             return self.xla(wanted)
 
         def run(*operands: Any) -> list[Any]:
             avals = [v.aval for v in jaxpr.invars]
-            outs = direct(*map(_compat.as_weak_as, avals[: len(self.dynamic)], operands))
+            outs = self.direct(*map(_compat.as_weak_as, avals[: len(self.dynamic)], operands))
             return [outs[k] for k in wanted]
 
         return run
@@ -289,7 +288,7 @@ def trace_leaves(
         positional, named = _plain(tree, map(values.get, range(len(leaves))))
         return flat(*positional, **named)
 
-    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic), direct=direct)
+    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic), direct)
 
 
 def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
