@@ -30,8 +30,8 @@ class Scope:
     def __init__(
         self,
         program: ScalarProgram,
-        inputs: Sequence[Any] = (),
-        where: Any = None,
+        inputs: Sequence[Any],
+        where: Any,
         mask: Any = None,
         carries: int = 0,
     ):
@@ -166,23 +166,19 @@ class Backend(ABC, Generic[A]):
             array = array.view(*view)
         return array
 
-    def _changed(self, position: int, k: int) -> A:
-        """Returns the place that an operation on an array writes to: the array's, or a copy's."""
-        if (position, k) in self.scope.in_place:
-            return self.stored(self.scope.program.ops[position].args[k])
-        return self._own((position, k))
-
     def _own(self, place: Place) -> A:
         if place not in self.scope.arrays:
             self.scope.arrays[place] = self.memory(place)
         return self.scope.arrays[place]
 
     def writable(self, position: int, k: int) -> A:
-        """The same, with the entries of the argument."""
-        array, program = self._changed(position, k), self.scope.program
-        if (position, k) not in self.scope.in_place:
-            source = program.ops[position].args[k]
-            self.copy(self.stored(source), array, entries(program, source))
+        """The array that an operation writes in: its argument, or a copy of that."""
+        program = self.scope.program
+        source = program.ops[position].args[k]
+        if (position, k) in self.scope.in_place:
+            return self.stored(source)
+        array = self._own((position, k))
+        self.copy(self.stored(source), array, entries(program, source))
         return array
 
 
@@ -205,10 +201,8 @@ class InLoop(Generic[A]):
         self.numbers = [k for k in range(carries) if k not in self._arrays]
         self.starts = [to.operand(op.args[k]) for k in self.numbers]
         self._columns = [to.stored(a) for a in op.args[carries:first]]
-        self._captured = [
-            to.stored(a) if leaf.shape else to.operand(a)
-            for a, leaf in zip(op.args[first:], self.loop.body.inputs[first:], strict=True)
-        ]
+        rest = zip(op.args[first:], self.loop.body.inputs[first:], strict=True)
+        self._captured = [to.stored(a) if leaf.shape else to.operand(a) for a, leaf in rest]
         parts = self._outer.parts[position].items()
         self._stacks = {k: to.stored(i) for k, i in parts if k >= carries}
         self.where = to.inside(position)
@@ -229,14 +223,11 @@ class InLoop(Generic[A]):
 
     def begin(self, carries: Sequence[Any], index: Any = None) -> None:
         """Walks a step, of that number if it has one, until its condition is known."""
-        known, body = (
-            {**self._arrays, **dict(zip(self.numbers, carries, strict=True))},
-            self.loop.body,
-        )
+        known = self._arrays | dict(zip(self.numbers, carries, strict=True))
         columns = [functools.partial(self._to.load, column, index) for column in self._columns]
         inputs = [*(known[k] for k in range(self.loop.carries)), *columns, *self._captured]
         mask, self._index = self._outer.mask, index
-        self._to.scope = Scope(body, inputs, self.where, mask, self.loop.carries)
+        self._to.scope = Scope(self.loop.body, inputs, self.where, mask, self.loop.carries)
         self._to.run(range(self.loop.tested))
 
     def finish(self) -> list[Any]:

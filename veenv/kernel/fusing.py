@@ -94,9 +94,9 @@ class Traced:
     avals: tuple[Any, ...]  # of the leaves of the result that are arrays, keys as keys
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
-    name: str = ""  # that of JAX's mode which it is
     # the function itself, of its arguments' leaves; its rules belong to the trace that it is run in
-    direct: Callable[..., list[Any]] | None = None
+    direct: Callable[..., list[Any]]
+    name: str = ""  # that of JAX's mode which it is
 
     @property
     def lifted(self) -> tuple[Any, ...]:
@@ -172,8 +172,7 @@ class Traced:
         unlike = next((e for e in walk.every(jaxpr) if e.primitive.name in UNLIKE_XLA), None)
         if unlike is not None:
             reason = f"without being asked for, {unlike.primitive.name!r} is left to XLA"
-            line = _compat.source_line(unlike)
-            raise CannotFuseError(reason, unlike.primitive.name, line)
+            raise CannotFuseError(reason, unlike.primitive.name, _compat.source_line(unlike))
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
         # Loops over axes seldom make a kernel of more, and looking for them takes seconds.
@@ -194,13 +193,12 @@ class Traced:
         """Does `xla`, traced anew where custom rules are, which may close over their trace."""
         jaxpr = _compat.open_jaxpr(self.closed)
         lifted = any(map(_compat.is_traced, self.lifted))
-        direct = self.direct
-        if direct is None or lifted or not any(map(_ruled, walk.every(jaxpr))):
+        if lifted or not any(map(_ruled, walk.every(jaxpr))):
             return self.xla(wanted)
 
         def run(*operands: Any) -> list[Any]:
             avals = [v.aval for v in jaxpr.invars]
-            outs = direct(*map(_compat.as_weak_as, avals[: len(self.dynamic)], operands))
+            outs = self.direct(*map(_compat.as_weak_as, avals[: len(self.dynamic)], operands))
             return [outs[k] for k in wanted]
 
         return run
@@ -279,10 +277,8 @@ def trace_leaves(
         inner, count = closed, len(operands)
 
         def plain(*args: Any) -> list[Any]:
-            originals = map(_from_plain, args[count:], held)
-            return jax.core.eval_jaxpr(
-                _compat.open_jaxpr(inner), inner.consts, *args[:count], *originals
-            )
+            values = *args[:count], *map(_from_plain, args[count:], held)
+            return jax.core.eval_jaxpr(_compat.open_jaxpr(inner), inner.consts, *values)
 
         closed = jax.make_jaxpr(plain)(*operands, *map(_as_plain, held))
     operands += map(_as_plain, held)
@@ -292,8 +288,7 @@ def trace_leaves(
         positional, named = _plain(tree, map(values.get, range(len(leaves))))
         return flat(*positional, **named)
 
-    traced = Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
-    return replace(traced, direct=direct)
+    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic), direct)
 
 
 def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
@@ -437,7 +432,7 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
 def as_kernel(
     fun: Callable[..., Any],
     argnums: Callable[[Sequence[Any]], Sequence[int]],
-    source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
+    source: Callable[[str, Sequence[Any], dict[str, Any]], str],
 ) -> Callable[..., Any]:
     """`fun` as one kernel, whose derivatives are XLA's; by itself it raises `CannotFuseError`.
 
@@ -481,10 +476,8 @@ def run_kernel(
     results = [k for k in written if k < len(avals)]  # the others tell of callbacks
     leaves: dict[int, Any] = {}
     if written:
-        operands = [
-            jnp.asarray(x, leaf.dtype)
-            for x, leaf in zip(traced.operands, program.inputs, strict=True)
-        ]
+        pairs = zip(traced.operands, program.inputs, strict=True)
+        operands = [jnp.asarray(x, leaf.dtype) for x, leaf in pairs]
         xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(results), instead)
         kernel = primitive.Fused(program, xla, instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))

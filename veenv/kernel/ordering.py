@@ -50,7 +50,7 @@ def owned(program: ScalarProgram, carries: int = 0) -> Iterator[tuple[Place, Lea
 
 
 @remembered
-def in_place(program: ScalarProgram, carries: int = 0) -> frozenset[tuple[int, int]]:
+def in_place(program: ScalarProgram, carries: int) -> frozenset[tuple[int, int]]:
     """The operations that may write in an argument's own memory, with the argument's place.
 
     Nothing reads the argument after them.  Of a body the first input leaves are `carries`.
@@ -124,8 +124,7 @@ def needed(
     """
     roots = [i for ids in results for i in ids]
     ops, used = _trimmed(ops, roots)
-    program, _ = _arranged(ops, used, inputs, outputs, results)
-    return program
+    return _arranged(ops, used, inputs, outputs, results)[0]
 
 
 def _trimmed(ops: Sequence[Op], roots: Sequence[int]) -> tuple[list[Op], bytearray]:
@@ -233,24 +232,15 @@ def _arranged(
         if not _is_given(ops[i]) and ops[i].name != "part":
             order += [i, *parts.get(i, ())]
     tested = max((1 + k for k, i in enumerate(order) if i in early), default=0)
-    rows = tuple(map(tuple, results))
-    whole = ScalarProgram(tuple(inputs), tuple(ops), tuple(outputs), rows)
-    return _numbered(whole, order), tested
-
-
-def _numbered(program: ScalarProgram, order: Sequence[int]) -> ScalarProgram:
-    """The program of operations in an order."""
-    numbers = np.zeros(len(program.ops), np.int64)
+    numbers = np.zeros(len(ops), np.int64)
     numbers[order] = np.arange(len(order))
     number = numbers.tolist().__getitem__
-    renamed = tuple(
-        [
-            made((name, dtype, tuple(map(number, args)), attr))
-            for name, dtype, args, attr in [program.ops[i] for i in order]
-        ]
-    )
-    places = tuple(tuple(map(number, ids)) for ids in program.results)
-    return replace(program, ops=renamed, results=places)
+    renamed = [
+        made((name, dtype, tuple(map(number, args)), attr))
+        for name, dtype, args, attr in [ops[i] for i in order]
+    ]
+    rows = tuple(tuple(map(number, ids)) for ids in results)
+    return ScalarProgram(tuple(inputs), tuple(renamed), tuple(outputs), rows), tested
 
 
 def _is_given(op: Op) -> bool:

@@ -383,18 +383,13 @@ class _Walk:
             self._start(times)
             times *= params.get("length", limits.UNKNOWN_STEPS)
             self._inside = True
+        flags = [v.varies for v in step.ins]
         for body in _compat.bodies(params):
-            self.run(body, _varying(step, body), times)
+            varies = [any(flags)] * len(body.invars)
+            if loop is not None and loop.length is not None:  # what depends on the batch's points
+                varies = loop.dependent(flags)[0]
+            self.run(body, varies, times)
         self._inside = outer
-
-
-def _varying(step: _Step, body: Any) -> list[bool]:
-    """Over which arguments of a body a batch runs: of a `scan`, those that depend on its points."""
-    flags = [v.varies for v in step.ins]
-    loop = walk.loop_of(step.equation)
-    if loop is None or loop.length is None:
-        return [any(flags)] * len(body.invars)
-    return loop.dependent(flags)[0]
 
 
 def _find_repeats(steps: Sequence[_Step]) -> None:

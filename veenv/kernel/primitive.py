@@ -50,7 +50,7 @@ class Batched:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         xla: Callable[..., Sequence[Any]],
-        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None,
         again: Again | None = None,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
@@ -94,14 +94,12 @@ class Batched:
 
         def run(*args: Any) -> Sequence[Any]:
             results = fun(*args)
-            shown = [
-                [f"{x.dtype}{list(x.shape)}" for x in leaves] for leaves in (results, self.outputs)
-            ]
-            if shown[0] != shown[1]:
-                raise TypeError(
-                    f"a form of a function has results {', '.join(shown[0])}, expected "
-                    f"{', '.join(shown[1])}"
-                )
+            found, expected = (
+                ", ".join(f"{x.dtype}{list(x.shape)}" for x in leaves)
+                for leaves in (results, self.outputs)
+            )
+            if found != expected:
+                raise TypeError(f"a form of a function has results {found}, expected {expected}")
             return results
 
         return run
@@ -242,10 +240,8 @@ def _jvp(
     fun = kernel.batched_xla([jax.typeof(p) for p in primals])
 
     def of_active(*values: Any) -> Sequence[Any]:
-        args = list(primals)
-        for k, value in zip(active, values, strict=True):
-            args[k] = value
-        return fun(*args)
+        known = dict(zip(active, values, strict=True))
+        return fun(*(known.get(k, x) for k, x in enumerate(primals)))
 
     outs, slopes = jax.jvp(
         of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)
@@ -325,9 +321,11 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
     return cotangents
 
 
-def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-    fun = kernel.batched_xla(ctx.avals_in)
-    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+def _lower_xla(
+    ctx: Any, *operands: Any, kernel: Batched, fun: Callable[..., Sequence[Any]] | None = None
+) -> Any:
+    batched = kernel.batched_xla(ctx.avals_in, fun)
+    return mlir.lower_fun(batched, multiple_results=True)(ctx, *operands)
 
 
 def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
@@ -352,16 +350,13 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
 def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:
     """The fastest form at a batch, of a function that has others than the kernel."""
     faster = kernel.instead and kernel.instead(batch)
-    if faster is not None:
-        fun = kernel.batched_xla(ctx.avals_in, faster)
-        return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+    if faster is not None or not isinstance(kernel, Fused):
+        return _lower_xla(ctx, *operands, kernel=kernel, fun=faster)
     return _lower_point(ctx, *operands, kernel=kernel)
 
 
-def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
-    """Machine code, of what is a kernel."""
-    if not isinstance(kernel, Fused):
-        return _lower_xla(ctx, *operands, kernel=kernel)
+def _lower_point(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+    """Machine code."""
     from veenv.kernel.cpu import (
         kernel_registry,  # llvmlite is loaded when the first kernel is compiled
     )

@@ -278,30 +278,27 @@ class ScalarProgram:
     @property
     def stacked(self) -> int:
         """Counts the numbers that its loops stack or carry in arrays, those of inner loops once."""
-        return sum(entries for part, _ in self.parts() for entries in part._arrays(part is self))
+        return sum(sum(dict(part._arrays(part is self)).values()) for part, _ in self.parts())
 
-    def _arrays(self, outside: bool) -> list[int]:
-        """Sizes of what its loops stack and carry; in a body without what is carried around it."""
-        sizes: dict[int, int] = {}
+    def _arrays(self, outside: bool) -> Iterator[tuple[int, int]]:
+        """What its loops stack and carry, and of how many entries.
+
+        In a body without what lies where the loop around it has it.
+        """
         for k, op in enumerate(self.ops):
             if op.name == "part":
                 i = written_in(self.ops, k)
                 if outside or self.ops[i].name != "input":
-                    sizes[i] = self.ops[op.args[0]].attr.entries(op.attr) or 0
-        return [*sizes.values()]
+                    yield i, self.ops[op.args[0]].attr.entries(op.attr) or 0
 
     @functools.cached_property
     def placed(self) -> int:
         """Counts the entries of stacks and arrays that its loops read and leave, each time."""
         total = 0
         for part, times in self.parts():
-            for k, op in enumerate(part.ops):
-                if op.name == "loop":
-                    total += times * op.attr.steps * op.attr.stacked
-                elif op.name == "part" and (
-                    part is self or part.ops[written_in(part.ops, k)].name != "input"
-                ):  # else it lies where the loop around it has it
-                    total += times * (part.ops[op.args[0]].attr.entries(op.attr) or 0)
+            loops = (op.attr for op in part.ops if op.name == "loop")
+            total += times * sum(loop.steps * loop.stacked for loop in loops)
+            total += times * sum(entries for _, entries in part._arrays(part is self))
         return total
 
     @functools.cached_property
@@ -345,22 +342,15 @@ class ScalarProgram:
         total += sum(n * weight(*of) for of, n in names.items() if of[0] not in _OTHER)
         calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}
         shared = sum(name == "sin" and ("cos", args) in calls for name, args in calls)
-        return total - SHARED * shared - len(self.joined)
+        return total - SHARED * shared - self._joined()
 
-    @functools.cached_property
-    def joined(self) -> dict[int, int]:
-        """Sums that are done with a product that nothing else needs, which argument that is."""
+    def _joined(self) -> int:
+        """Counts the sums that are done with a product that nothing else needs."""
         uses = Counter(itertools.chain(*(op.args for op in self.ops), *self.results))
-        alone = {
-            i
-            for i, op in enumerate(self.ops)
-            if op.name == "mul" and uses[i] == 1 and op.attr != ROUNDED
-        }
-        return {
-            k: int(op.args[0] not in alone)
-            for k, op in enumerate(self.ops)
-            if op.name in ("add", "sub") and op.dtype in FLOATS and not alone.isdisjoint(op.args)
-        }
+        floats = [(k, op) for k, op in enumerate(self.ops) if op.dtype in FLOATS]
+        alone = {k for k, op in floats if op.name == "mul" and uses[k] == 1 and op.attr != ROUNDED}
+        sums = [op for _, op in floats if op.name in ("add", "sub")]
+        return sum(not alone.isdisjoint(op.args) for op in sums)
 
     def count(self, *names: str) -> int:
         """Counts the operations with one of these names (of calls: the function's)."""
@@ -405,12 +395,9 @@ class ScalarProgram:
     @remembered
     def written(self) -> tuple[int, ...]:
         """The output leaves that a kernel has to write: neither constant nor copied."""
-        return tuple(
-            k
-            for k in range(len(self.outputs))
-            if self.outputs[k].size and self.constant_leaf(k) is None
-            and self.copied_leaf(k) is None
-        )  # fmt: skip
+        some = (k for k, leaf in enumerate(self.outputs) if leaf.size)
+        computed = (k for k in some if self.constant_leaf(k) is None)
+        return tuple(k for k in computed if self.copied_leaf(k) is None)
 
 
 def written_in(ops: Sequence[Op], i: int) -> int:

@@ -67,7 +67,8 @@ class Builder:
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
         self.stored = stored  # whether loops go through the entries of large arrays in memory
-        self._limit, self._computing, self.longest = limit, 0, longest or _LONGEST
+        self.limit, self.longest = limit, longest or _LONGEST
+        self.computing = 0  # how many of the operations compute something
         self.most_stacked = limits.STACKED
         self._known: dict[Any, int] = {}
         self._choices: dict[int, Any] = {}
@@ -179,28 +180,23 @@ class Builder:
             return self.const(evaluate(op, values))
         return _RULES[op.name](self, op, values) if op.name in _RULES else None
 
-    @property
-    def computing(self) -> int:
-        """Counts the operations so far that compute something."""
-        return self._computing
-
     def expect(self, count: int) -> None:
         """Refuses what takes so many operations more."""
-        if self._computing + count > self._limit:
+        if self.computing + count > self.limit:
             raise self.too_many()
 
     def too_many(self) -> TooLongError:
         """The error for more operations than there may be."""
         return TooLongError(
-            f"the function takes more than {self._limit:,} scalar operations, the most "
+            f"the function takes more than {self.limit:,} scalar operations, the most "
             "that one kernel may have (it would take too long to compile)"
         )
 
     def _add(self, op: Op, key: Any) -> int:
         """The number of an operation that is not known."""
         number = len(self.ops)
-        self._computing += self._counted and op.name not in FREE and op.name not in GIVEN
-        if self._computing > self._limit or number >= _IDS:
+        self.computing += self._counted and op.name not in FREE and op.name not in GIVEN
+        if self.computing > self.limit or number >= _IDS:
             raise self.too_many()
         self._known[key] = number
         self.ops.append(op)

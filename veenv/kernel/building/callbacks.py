@@ -39,9 +39,7 @@ class Carried:
 
     def raised(self, calls: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """The results `leaves` of a kernel, once no call has raised."""
-        groups, rest = [], iter(calls)
-        for call in self.calls:
-            groups.append([next(rest) for _ in range(1 + len(call.invars))])
+        groups = [values for _, values in _split(calls, 0, self.calls)[1]]
         return list(_checked(self.calls, groups, list(leaves)))
 
 
@@ -150,7 +148,7 @@ class _Reader:
         loop = walk.loop_of(equation)
         if loop is not None:
             read = self._while if loop.length is None else self._scan
-            return *read(loop, len(equation.outvars), ins, over), False
+            return *read(loop, ins, over), False
         call = self._called(equation)
         if call is None:  # as it is: refused for what is in it
             return walk.apply(equation, ins), [], False
@@ -187,10 +185,9 @@ class _Reader:
         outs = lax.switch(index, runs, ins, over)
         return _split(outs, count, [site for _, sites in branches for site in sites])
 
-    def _while(
-        self, loop: walk.LoopParts, count: int, ins: _Values, over: Any
-    ) -> tuple[_Values, _Found]:
+    def _while(self, loop: walk.LoopParts, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         tested, consts, carry, _ = loop.split(ins)
+        count = len(carry)
         body, sites = self._traced(loop.body, [*consts, *carry], None, self._within)
         test = core.jaxpr_as_fun(loop.test)
         several = loop.test.out_avals[0].shape  # of a `vmap` inside
@@ -212,12 +209,10 @@ class _Reader:
         state = [*map(jnp.asarray, carry), *_none(sites)]
         return _split(lax.while_loop(goes_on, step, state), count, sites)
 
-    def _scan(
-        self, loop: walk.LoopParts, every: int, ins: _Values, over: Any
-    ) -> tuple[_Values, _Found]:
+    def _scan(self, loop: walk.LoopParts, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         _, consts, carry, stacks = loop.split(ins)
         turn = [*consts, *carry, *(jnp.zeros(x.shape[1:], x.dtype) for x in stacks)]
-        none, count = jnp.bool_(False), len(carry)
+        none, count, every = jnp.bool_(False), len(carry), len(loop.body.out_avals)
         body, sites = self._traced(loop.body, turn, none, self._within)
 
         def step(state: _Values, rows: _Values) -> tuple[_Values, _Values]:
@@ -260,10 +255,8 @@ def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Va
     merged = []
     pairs = _split(old, 0, sites)[1], _split(new, 0, sites)[1]
     for (_, [before, *kept]), (_, [now, *others]) in zip(*pairs, strict=True):
-        merged += [
-            before | now,
-            *(jnp.where(before, x, y) for x, y in zip(kept, others, strict=True)),
-        ]
+        rest = zip(kept, others, strict=True)
+        merged += [before | now, *(jnp.where(before, x, y) for x, y in rest)]
     return merged
 
 
@@ -278,9 +271,8 @@ def _checked(calls: Sequence[Any], calls_of: list[_Values], leaves: _Values) -> 
     @custom_vmap
     def one(values_of: list[_Values], leaves: _Values) -> _Values:
         for call, (happens, *operands) in zip(calls, values_of, strict=True):
-            leaves = lax.cond(
-                happens, functools.partial(_call, call), lambda _, x: x, operands, leaves
-            )
+            made = functools.partial(_call, call)
+            leaves = lax.cond(happens, made, lambda _, x: x, operands, leaves)
         return leaves
 
     @one.def_vmap

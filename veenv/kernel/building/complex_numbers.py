@@ -110,6 +110,10 @@ class Reals(Scalars):
         root = self.call("exp", self.mul(self.number(0.5), rest))
         return self.call("sinh", near), self.call("cosh", near), root
 
+    def grown(self, circular: int, hyperbolic: int, root: int) -> int:
+        """The product of a function of the circle, one of the hyperbola, and twice its root."""
+        return self.times(self.times(self.times(circular, hyperbolic), root), root)
+
 
 Function = Callable[[Reals, int, int], tuple[int, int]]
 """Of one number, from its parts to those of the value."""
@@ -136,10 +140,8 @@ def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
 def _add(b: Adds, dtype: str, x: int, y: int) -> int:
     """With zeros that are added: the sign of a zero is a side of a branch cut."""
     real, zero = PAIRS[dtype], b.number(0, PAIRS[dtype])
-    re, im = (
-        b.op("add", real, *of, attr=ROUNDED if zero in of else None)
-        for of in zip(parts(b, x), parts(b, y), strict=True)
-    )
+    pairs = zip(parts(b, x), parts(b, y), strict=True)
+    re, im = (b.op("add", real, *of, attr=ROUNDED if zero in of else None) for of in pairs)
     return pair(b, re, im)
 
 
@@ -173,11 +175,8 @@ def _quotient(r: Reals, p: int, q: int, s: int, t: int) -> tuple[int, int]:
 
 
 def _select(b: Adds, dtype: str, which: int, x: int, y: int) -> int:
-    re, im = (
-        b.op("select", PAIRS[dtype], which, one, other)
-        for one, other in zip(parts(b, x), parts(b, y), strict=True)
-    )
-    return pair(b, re, im)
+    pairs = zip(parts(b, x), parts(b, y), strict=True)
+    return pair(b, *(b.op("select", PAIRS[dtype], which, *of) for of in pairs))
 
 
 def _convert(b: Adds, dtype: str, x: int) -> int:
@@ -252,16 +251,14 @@ def _rsqrt(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 def _sin(r: Reals, x: int, y: int) -> tuple[int, int]:
     sinh, cosh, root = r.hyperbolic(y)
-    every = (r.call("sin", x), cosh), (r.call("cos", x), sinh)
-    re, im = (r.times(r.times(r.times(v, w), root), root) for v, w in every)
-    return re, im
+    sin, cos = r.call("sin", x), r.call("cos", x)
+    return r.grown(sin, cosh, root), r.grown(cos, sinh, root)
 
 
 def _cos(r: Reals, x: int, y: int) -> tuple[int, int]:
     sinh, cosh, root = r.hyperbolic(y)
-    every = (r.call("cos", x), cosh), (r.call("sin", x), r.neg(sinh))
-    re, im = (r.times(r.times(r.times(v, w), root), root) for v, w in every)
-    return re, im
+    cos, sin, down = r.call("cos", x), r.call("sin", x), r.neg(sinh)
+    return r.grown(cos, cosh, root), r.grown(sin, down, root)
 
 
 def _cosh(r: Reals, x: int, y: int) -> tuple[int, int]:

@@ -74,35 +74,30 @@ def _index(starts: Sequence[Ids]) -> Ids:
     return np.array([start[()] for start in starts], np.int64)
 
 
+def _choices(b: Builder, windows: Windows, shape: Sequence[int], ids: Ids) -> list[Sequence[Any]]:
+    """What each index can be: the places along its axis, or those that are known."""
+    known = [constant(b, ids[..., k]) for k in range(ids.shape[-1])]
+    last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]
+    return [range(n + 1) if v is None else (v,) for n, v in zip(last, known, strict=True)]
+
+
 def _options(
-    b: Builder, windows: Windows, shape: Sequence[int], ids: Ids
+    b: Builder, windows: Windows, choices: Sequence[Sequence[Any]], ids: Ids
 ) -> Iterator[tuple[np.ndarray, Ids | None]]:
     """Known indices that indices can be, each with the bools that tell which of them are it.
 
     The bools have the shape of the indices without their last axis; None stands for all.
     """
-    known: list[Any] = [constant(b, ids[..., k]) for k in range(ids.shape[-1])]
-    last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]
-    ranges: list[Sequence[Any]] = [
-        range(n + 1) if v is None else (v,) for n, v in zip(last, known, strict=True)
-    ]
-    for chosen in product(*ranges):
+    for chosen in product(*choices):
         tests = None
-        for k, value in enumerate(chosen):
-            if known[k] is None:
-                here = [_is(b, int(i), value, last[k], windows.clipped) for i in ids[..., k].flat]
+        for k, (value, each) in enumerate(zip(chosen, choices, strict=True)):
+            if isinstance(each, range):
+                here = [_is(b, int(i), value, each[-1], windows.clipped) for i in ids[..., k].flat]
                 both = zip(here, here if tests is None else tests, strict=True)
                 tests = [b.op("and", "bool", *pair) for pair in both]
         columns = [np.broadcast_to(value, ids.shape[:-1]) for value in chosen]
         indices = np.stack(columns, -1) if columns else np.zeros(ids.shape, np.int64)
         yield indices, None if tests is None else np.array(tests, np.int64).reshape(ids.shape[:-1])
-
-
-def _num_starts(b: Builder, windows: Windows, shape: Sequence[int], ids: Ids) -> int:
-    """Between how many places indices choose."""
-    last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]
-    each = enumerate(last)
-    return prod(n + 1 for k, n in each if constant(b, ids[..., k]) is None)
 
 
 def _is(b: Builder, index: int, value: int, last: int, clipped: bool) -> int:
@@ -121,20 +116,20 @@ def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, by their indices."""
-    if _num_starts(b, windows, x.shape, ids) > limits.FEW:
+    choices = _choices(b, windows, x.shape, ids)
+    if prod(map(len, choices)) > limits.FEW:
         return _read(b, eqn, windows, ids, x)
     entries, result = x.ravel(), None
     owner = windows.owners(x.shape, ids.shape[:-1])
     if not windows.clipped:
         result = np.full(eqn.outvars[0].aval.shape, _fill(b, eqn), np.int64)
-    for indices, tests in _options(b, windows, x.shape, ids):
+    for indices, tests in _options(b, windows, choices, ids):
         places = windows.places(x.shape, indices)
-        gathered = (
-            entries[places] if result is None else np.where(places < 0, result, entries[places])
-        )
-        if (
-            tests is None or result is None
-        ):  # all, or the first of those that indices are clipped to
+        gathered = entries[places]
+        if result is not None:
+            gathered = np.where(places < 0, result, gathered)
+        # all, or the first of those that indices are clipped to
+        if tests is None or result is None:
             result = gathered
         else:
             result = choose(b, tests.ravel()[owner], gathered, result)
@@ -151,9 +146,8 @@ def _computed(
     for row in rows.tolist():
         base, tests = b.number(0, "int32"), b.const(np.bool_(True))
         for index, axis in zip(row, windows.indexed, strict=True):
-            dtype, last = b.ops[index].dtype, shape[axis] - windows.sizes[axis]
-            if last > np.iinfo(dtype).max:
-                last = int(np.iinfo(dtype).max)
+            dtype = b.ops[index].dtype
+            last = min(shape[axis] - windows.sizes[axis], int(np.iinfo(dtype).max))
             low, high = b.number(0, dtype), b.number(last, dtype)
             tests = b.op("and", "bool", tests, b.op("ge", "bool", index, low))
             tests = b.op("and", "bool", tests, b.op("le", "bool", index, high))
@@ -237,11 +231,8 @@ def _written(
         new = update if name is None else b.op(name, dtype, old, update)
         if not windows.clipped:
             new = b.op("select", dtype, inside, new, old)
-        parts = reals(b, np.array(new))
-        arrays = [
-            b.op("write", b.ops[a].dtype, a, place, part)
-            for a, part in zip(arrays, parts, strict=True)
-        ]
+        pairs = zip(arrays, reals(b, np.array(new)), strict=True)
+        arrays = [b.op("write", b.ops[a].dtype, a, place, part) for a, part in pairs]
     entries = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
     return np.broadcast_to(np.array(entries, np.int64).reshape(operand.shape), shape)
 
@@ -279,15 +270,14 @@ def _put(
     """An array with updates put in windows, by their indices."""
     if not operand.size or not updates.size:
         return operand
-    if _num_starts(b, windows, operand.shape, ids) > limits.FEW:
+    choices = _choices(b, windows, operand.shape, ids)
+    if prod(map(len, choices)) > limits.FEW:
         return _written(b, windows, ids, operand, updates, name)
     owner = windows.owners(operand.shape, ids.shape[:-1])
     result = np.array(operand).reshape(-1)
     dtype = b.ops[int(operand.flat[0])].dtype
-    options = [
-        (windows.places(operand.shape, indices).ravel(), tests)
-        for indices, tests in _options(b, windows, operand.shape, ids)
-    ]
+    every = _options(b, windows, choices, ids)
+    options = [(windows.places(operand.shape, at).ravel(), tests) for at, tests in every]
     for number, update in enumerate(updates.flat):
         for places, tests in options:
             place = int(places[number])

@@ -38,9 +38,7 @@ def _svd(params: Mapping[str, Any], a: Array) -> Sequence[Array]:
         u = jnp.concatenate([u[:, : len(v)] * signs[None], u[:, len(v) :]], axis=1)
         return [values, u, v.T] if rows >= columns else [values, v, u.T]
 
-    for _ in batch:
-        one = jax.vmap(one)
-    return one(a)
+    return random_numbers.along_axes(one, len(batch))(a)
 
 
 def _rotated(a: Array) -> tuple[Array, Array, Array]:
@@ -118,9 +116,7 @@ def _search_sorted(params: Mapping[str, Any], table: Array, wanted: Array) -> Se
         passed = ~before(x, y) if inner["side"] == "right" else before(y, x)
         return passed.sum(-1, primitive.out_aval.dtype)
 
-    for _ in range(inner["batch_dims"]):
-        one = jax.vmap(one)
-    return [one(table, wanted)]
+    return [random_numbers.along_axes(one, inner["batch_dims"])(table, wanted)]
 
 
 def _cumlogsumexp(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
@@ -145,7 +141,7 @@ def _taps(params: Mapping[str, Any], x: Array, fill: Any) -> list[Array]:
     ]
 
 
-def _bound(dtype: Any, largest: bool) -> Any:
+def bound(dtype: Any, largest: bool) -> Any:
     """The least or the largest number of a dtype."""
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.inf if largest else -jnp.inf
@@ -156,15 +152,14 @@ def _bound(dtype: Any, largest: bool) -> Any:
 
 def _window_extreme(params: Mapping[str, Any], x: Array, largest: bool) -> Sequence[Array]:
     combine = lax.max if largest else lax.min
-    return [functools.reduce(combine, _taps(params, x, _bound(x.dtype, not largest)))]
+    return [functools.reduce(combine, _taps(params, x, bound(x.dtype, not largest)))]
 
 
 def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[Array]:
     """With any function, from the first place in a window to the last."""
     half, body = len(operands) // 2, _compat.open_jaxpr(params["jaxpr"])
-    combine = lambda *x: jax.core.eval_jaxpr(body, params["consts"], *x)  # noqa: E731
-    for _ in operands[0].shape:
-        combine = jax.vmap(combine)
+    one = functools.partial(jax.core.eval_jaxpr, body, params["consts"])
+    combine = random_numbers.along_axes(one, operands[0].ndim)
     rows = [_taps(params, x, fill) for x, fill in zip(operands, operands[half:], strict=False)]
     results = [jnp.full_like(row[0], fill) for row, fill in zip(rows, operands[half:], strict=True)]
     for taps in zip(*rows, strict=True):
@@ -175,7 +170,7 @@ def _window_reduction(params: Mapping[str, Any], *operands: Array) -> Sequence[A
 def _keys(params: Mapping[str, Any], x: Array) -> tuple[list[Array], Any, Callable[..., Array]]:
     """Places by which one of a window is chosen, what is chosen over, and whether it stays."""
     stays = params["select_prim"].bind
-    least = _bound(x.dtype, params["select_prim"].name == "le")
+    least = bound(x.dtype, params["select_prim"].name == "le")
     return _taps(params, x, least), least, stays
 
 
@@ -204,19 +199,17 @@ def _scattered(params: Mapping[str, Any], values: Array, x: Array) -> Sequence[A
     return places([values, *reversed(parts)])
 
 
-def _refused(reason: str) -> Callable[..., Any]:
+def _eig(params: Mapping[str, Any], a: Array) -> Sequence[Array]:
     """A primitive without a body."""
-
-    def refuse(params: Mapping[str, Any], *operands: Array) -> Any:
-        raise CannotFuseError(reason, reason.split("'")[1])
-
-    return refuse
+    raise CannotFuseError(
+        "primitive 'eig' cannot be fused: take jnp.linalg.eigh where the matrix is symmetric, or "
+        "compute eigenvalues outside of the kernel",
+        "eig",
+    )
 
 
 _BODIES: Mapping[str, Callable[..., Any]] = {
-    "SearchSorted": _search_sorted, "cumlogsumexp": _cumlogsumexp,
-    "eig": _refused("primitive 'eig' cannot be fused: take jnp.linalg.eigh where the matrix is "
-                    "symmetric, or compute eigenvalues outside of the kernel"),
+    "SearchSorted": _search_sorted, "cumlogsumexp": _cumlogsumexp, "eig": _eig,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
     "svd": _svd, "top_k": _top_k, "reduce_window": _window_reduction,
@@ -233,11 +226,8 @@ def name_of(eqn: Any) -> str:
     kind = type(eqn.params.get("_prim"))
     if kind is type(None):
         return eqn.primitive.name
-    return (
-        kind.__name__
-        if kind.__module__.startswith("jax.")
-        else f"{kind.__module__}.{kind.__name__}"
-    )
+    own = kind.__module__.startswith("jax.")
+    return kind.__name__ if own else f"{kind.__module__}.{kind.__name__}"
 
 
 def body_of(eqn: Any) -> Any | None:

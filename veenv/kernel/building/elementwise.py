@@ -72,18 +72,10 @@ def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
     return entrywise(b, columns, dtypes[-1], one)
 
 
-def entry(b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], *args: int) -> int:
-    """One entry of the result, of dtype `to`; `of` is the dtype of the first operand."""
-    if (of in COMPLEX or to in COMPLEX) and name not in _OF_COMPLEX:
-        raise CannotFuseError(f"primitive {name!r} cannot be fused for complex numbers", name)
-    scalars = Scalars(b, to, of, params)
-    rule = RULES.get(name) or _same(facts(name).call or name)
-    return rule(scalars, *args)
-
-
 def _entries(
     b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], columns: Sequence[Ids]
 ) -> Ids:
+    """The entries of the result, of dtype `to`; `of` is the dtype of the first operand."""
     shape = columns[0].shape
     plain = {"add_any": "add"}.get(name, name)
     if plain in _PLAIN and to in FLOATS:
@@ -93,7 +85,11 @@ def _entries(
         if which is not None:
             return np.where(which, columns[-1], columns[1])
     rows, places = different([x.ravel() for x in columns])
-    ids = [entry(b, name, of, to, params, *row) for row in rows]
+    if rows and (of in COMPLEX or to in COMPLEX) and name not in _OF_COMPLEX:
+        raise CannotFuseError(f"primitive {name!r} cannot be fused for complex numbers", name)
+    scalars = Scalars(b, to, of, params)
+    rule = RULES.get(name) or _same(facts(name).call or name)
+    ids = [rule(scalars, *row) for row in rows]
     return np.array(ids, np.int64)[places].reshape(shape)
 
 
@@ -135,15 +131,10 @@ def _extreme(name: str, of_bools: str) -> Rule:
     return lambda r, x, y: r.op(of_bools if r.of == "bool" else name, x, y)
 
 
-def _only_floats(name: str) -> Rule:
-    """An operation of floats that leaves integers as they are."""
-    return lambda r, x: r.op(name, x) if r.of in FLOATS else x
-
-
 def _abs(r: Scalars, x: int) -> int:
     if r.of in COMPLEX:
         return Reals(r.b, r.dtype).modulus(*parts(r.b, x))
-    return x if r.of.startswith("u") else r.abs(x)
+    return r.abs(x)
 
 
 def _divisor(r: Scalars, x: int, y: int) -> tuple[int, int]:
@@ -235,8 +226,6 @@ def _pow(r: Scalars, x: int, y: int) -> int:
     y = r.convert(y)
     if r.dtype in COMPLEX:
         return r.pow(x, y)
-    if r.dtype not in FLOATS:
-        raise CannotFuseError("powers of integers cannot be fused", "pow")
     op = r.b.ops[y]
     if op.name == "const" and op.attr in (-1, 0, 1, 2, 3):
         return _power(r, x, int(op.attr))
@@ -269,12 +258,11 @@ def _convert(r: Scalars, x: int) -> int:
 def _rounded(r: Scalars, x: int, exponent_bits: int, mantissa_bits: int) -> int:
     """A float32 as the nearest number of fewer bits, to even."""
     info = np.finfo(np.float32)
-    bits, drop = (lambda v: r.b.number(v, "uint32")), info.nmant - mantissa_bits
-    integer = Scalars(r.b, "uint32")
-    whole = integer.bitcast(x)
-    odd = integer.op("and", integer.shr_l(whole, bits(drop)), bits(1))
-    up = integer.add(integer.add(whole, bits((1 << drop - 1) - 1)), odd)
-    dropped = r.bitcast(integer.op("and", up, bits((1 << 32) - (1 << drop))))
+    bits, drop = Scalars(r.b, "uint32"), info.nmant - mantissa_bits
+    whole = bits.bitcast(x)
+    odd = bits.op("and", bits.shr_l(whole, bits.number(drop)), bits.number(1))
+    up = bits.add(bits.add(whole, bits.number((1 << drop - 1) - 1)), odd)
+    dropped = r.bitcast(bits.op("and", up, bits.number((1 << 32) - (1 << drop))))
     if exponent_bits < info.iexp:
         most = 2 ** (exponent_bits - 1)
         unit = 2.0 ** (2 - most - mantissa_bits)  # of what is too small to be normal
@@ -414,7 +402,6 @@ RULES: Mapping[str, Rule] = {
     "abs": _abs,
     "add_any": lambda r, x, y: r.add(x, y),
     "bitcast_convert_type": _bitcast,
-    "ceil": _only_floats("ceil"),
     "clamp": lambda r, low, x, high: r.min(r.max(x, low), high),
     "complex": lambda r, x, y: pair(r.b, x, y),
     "conj": _conj,
@@ -422,7 +409,6 @@ RULES: Mapping[str, Rule] = {
     "digamma": _digamma,
     "div": _div,
     "erf_inv": _erf_inv,
-    "floor": _only_floats("floor"),
     "imag": lambda r, x: parts(r.b, x)[1],
     "integer_pow": lambda r, x: _power(r, x, r.params["y"]),
     "is_finite": _is_finite,

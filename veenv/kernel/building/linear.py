@@ -49,15 +49,7 @@ class _Entries:
             x = self.sub(x, self.mul(left, right))
         return np.asarray(x)
 
-    def sum(self, x: Ids) -> int:
-        """The sum of a vector."""
-        return int(functools.reduce(self.add, x))
-
-    def abs(self, x: int) -> int:
-        """|x|."""
-        return self.b.op("abs", self.dtype, int(x))
-
-    def test(self, name: str, x: int, y: int) -> int:
+    def test(self, name: str, x: Any, y: Any) -> int:
         """A comparison."""
         return self.b.op(name, "bool", int(x), int(y))
 
@@ -96,19 +88,17 @@ def _cholesky(b: Builder, a: Ids) -> Sequence[Ids]:
 
         n.loop(after, size, scale)
         across = column.turned
-        n.loop(
-            after,
-            size,
-            lambda i: _subtract(
-                n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1), size // 3
-            ),
-        )
 
-    potrf = n.routine("potrf", "U", size, (m.turned, size, size), size, (failed, 1, 1))
-    n.block(lambda: n.loop(0, size, step), potrf)
+        def below(i: Index) -> None:
+            _subtract(n, m, i, n.get(column, i), across, 0, after, n.plus(i, 1), size // 3)
+
+        n.loop(after, size, below)
+
+    potrf = n.routine("potrf", "U", size, m.turned, size, failed)
+    n.block(size, step, potrf)
     fill(0, lambda i: (n.plus(i, 1), size))
     n.where(n.test("ne", n.get(failed, 0), 0), lambda: fill(np.nan, lambda i: (0, n.plus(i, 1))))
-    return [n.entries(m, size, size)]
+    return [n.entries(m)]
 
 
 def _subtract(
@@ -153,19 +143,18 @@ def _triangular_solve(b: Builder, a: Ids, x: Ids, params: Mapping[str, Any]) -> 
     def step(k: Index) -> None:
         if not unit:
             _divide(n, solved, k, n.get(known, k, k), columns)
-        below = n.plus(k, 1)
-        n.loop(
-            below,
-            size,
-            lambda i: _subtract(n, solved, i, n.get(known, i, k), solved, k, 0, columns),
-        )
+
+        def below(i: Index) -> None:
+            _subtract(n, solved, i, n.get(known, i, k), solved, k, 0, columns)
+
+        n.loop(n.plus(k, 1), size, below)
 
     trsm = n.routine(
-        "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0,
-        (known.turned, size, size), size, (solved.turned, columns, size), columns,
+        "trsm", "R", "U", "N", "U" if unit else "N", columns, size, 1.0, known.turned, size,
+        solved.turned, columns,
     )  # fmt: skip
-    n.block(lambda: n.loop(0, size, step), trsm if columns > limits.FEW else None)
-    x = np.broadcast_to(n.entries(solved, size, columns), shape)
+    n.block(size, step, trsm if columns > limits.FEW else None)
+    x = np.broadcast_to(n.entries(solved), shape)
     x = x if lower else x[::-1]
     return [x if left else x.T]
 
@@ -193,7 +182,7 @@ def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
         after, here = n.plus(k, 1), n.op("convert", k, dtype=INDEX)
         _, place = n.loop(after, rows, compare, n.abs(n.get(m, k, k)), here)
         n.set(pivots, k, 0, to=n.op("add", place, 1, dtype=INDEX))
-        n.swap(m, k, place, rows, columns)
+        n.swap(m, k, place)
         pivot = n.get(m, k, k)
         singular = n.test("eq", pivot, n.number(0))
         factor = n.div(n.number(1), n.select(singular, n.number(1), pivot))
@@ -205,13 +194,12 @@ def _lu(b: Builder, a: Ids) -> Sequence[Ids]:
 
         n.loop(after, rows, below)
 
-    matrix, exchanged = (m, rows, columns), (pivots, steps, 1)
-    getrf = n.routine("getrf", rows, columns, matrix, rows, exchanged, Workspace(INDEX, 1))
-    n.block(lambda: n.loop(0, steps, step), getrf)
+    getrf = n.routine("getrf", rows, columns, m, rows, pivots, Workspace(INDEX, 1))
+    n.block(steps, step, getrf)
     one = b.number(1, INDEX)
-    places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots, steps, 1)[:, 0].tolist()]
+    places = [b.op("sub", INDEX, i, one) for i in n.entries(pivots)[:, 0].tolist()]
     order = _pivots_to_permutation(b, np.array(places, np.int64), rows)
-    return [n.entries(m, rows, columns), np.array(places, np.int64), *order]
+    return [n.entries(m), np.array(places, np.int64), *order]
 
 
 def _tridiagonal_solve(b: Builder, low: Ids, middle: Ids, up: Ids, x: Ids) -> Sequence[Ids]:
@@ -278,15 +266,14 @@ def _geqrf(b: Builder, a: Ids) -> Sequence[Ids]:
         n.loop(after, rows, lambda i: n.set(m, i, k, to=n.mul(n.get(m, i, k), scale)))
         n.set(m, k, k, to=n.select(done, first, end))
         n.set(factors, k, 0, to=factor)
-        _reflect(n, (m, k, after, rows, columns), m, k, factor, sums)
+        _reflect(n, (m, k, after), m, k, factor, sums)
 
     work = Workspace(n.dtype, 32 * columns)
     gelqf = n.routine(  # of the transpose
-        "gelqf", columns, rows, (m.turned, columns, rows), columns, (factors, steps, 1), work,
-        work.size, Workspace(INDEX, 1),
+        "gelqf", columns, rows, m.turned, columns, factors, work, work.size, Workspace(INDEX, 1)
     )  # fmt: skip
-    n.block(lambda: n.loop(0, min(steps, rows - 1), step), gelqf)
-    return [n.entries(m, rows, columns), n.entries(factors, steps, 1)[:, 0]]
+    n.block(min(steps, rows - 1), step, gelqf)
+    return [n.entries(m), n.entries(factors)[:, 0]]
 
 
 def _has_sign(n: Nest, x: Number) -> Number:
@@ -304,10 +291,9 @@ def _householder_product(b: Builder, a: Ids, factors: Ids) -> Sequence[Ids]:
 
 def _ormqr(b: Builder, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     """A matrix times the product of reflections, or its transpose, from the left or right."""
-    product = _reflected(
-        b, a, factors, x if params["left"] else x.T, params["transpose"] != params["left"]
-    )
-    return [product if params["left"] else product.T]
+    left, transpose = params["left"], params["transpose"]
+    product = _reflected(b, a, factors, x if left else x.T, transpose != left)
+    return [product if left else product.T]
 
 
 def _reflected(
@@ -322,21 +308,20 @@ def _reflected(
 
     def step(turn: Index) -> None:
         k = n.plus(n.times(turn, -1), count - 1) if backwards else turn
-        _reflect(n, (m, k, k if within else 0, rows, columns), vectors, k, n.get(known, k), sums)
+        _reflect(n, (m, k, k if within else 0), vectors, k, n.get(known, k), sums)
 
     work = Workspace(n.dtype, 32 * columns)
     ormlq = n.routine(  # of the transposes
         "ormlq", "R", "N" if backwards else "T", columns, rows, count,
-        (vectors.turned, *a.shape[::-1]), a.shape[1], (known, count, 1),
-        (m.turned, columns, rows), columns, work, work.size, Workspace(INDEX, 1),
+        vectors.turned, a.shape[1], known, m.turned, columns, work, work.size, Workspace(INDEX, 1),
     )  # fmt: skip
-    n.block(lambda: n.loop(0, count, step), ormlq)
-    return n.entries(m, rows, columns)
+    n.block(count, step, ormlq)
+    return n.entries(m)
 
 
 def _reflect(
     n: Nest,
-    part: tuple[Matrix, Index, Index, int, int],
+    part: tuple[Matrix, Index, Index],
     vectors: Matrix,
     column: Index,
     factor: Number,
@@ -344,10 +329,11 @@ def _reflect(
 ) -> None:
     """Puts x - factor · vector · (vectorᵀ x) in the place of x, a part of a matrix.
 
-    `part` is the matrix, the first row and column, and where rows and columns end. The vector is a
-    column of `vectors`, which has 1 in the first row; `sums` is memory.
+    `part` is the matrix, and the first row and column. The vector is a column of `vectors`, which
+    has 1 in the first row; `sums` is memory.
     """
-    x, top, first, rows, columns = part
+    x, top, first = part
+    rows, columns = x.shape
     after = n.plus(top, 1)
 
     def each(step: Callable[[Index], None]) -> None:
@@ -366,11 +352,11 @@ def _reflect(
     n.loop(after, rows, add_row)
     each(scale)
     across = sums.turned
-    n.loop(
-        after,
-        rows,
-        lambda i: _subtract(n, x, i, n.get(vectors, i, column), across, 0, first, columns),
-    )
+
+    def below(i: Index) -> None:
+        _subtract(n, x, i, n.get(vectors, i, column), across, 0, first, columns)
+
+    n.loop(after, rows, below)
 
 
 def product(b: Builder, left: Ids, right: Ids) -> Ids:
@@ -386,23 +372,23 @@ def product(b: Builder, left: Ids, right: Ids) -> Ids:
     x, y = (n.matrix(ids, fixed=True) for ids in (left, right))
     m = n.matrix(np.full((rows, columns), b.number(0, n.dtype)))
 
-    def add(i: Index, k: Index) -> None:
-        factor = n.get(x, i, k)
-        n.loop(
-            0,
-            columns,
-            lambda j: n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j)))),
-        )
+    def row(i: Index) -> None:
+        def add(k: Index) -> None:
+            factor = n.get(x, i, k)
+
+            def entry(j: Index) -> None:
+                n.set(m, i, j, to=n.add(n.get(m, i, j), n.mul(factor, n.get(y, k, j))))
+
+            n.loop(0, columns, entry)
+
+        n.loop(0, terms, add)
 
     gemm = n.routine(  # of the transposes
-        "gemm", "N", "N", columns, rows, terms, 1.0, (y.turned, columns, terms), columns,
-        (x.turned, terms, rows), terms, 0.0, (m.turned, columns, rows), columns,
+        "gemm", "N", "N", columns, rows, terms, 1.0, y.turned, columns, x.turned, terms, 0.0,
+        m.turned, columns,
     )  # fmt: skip
-    n.block(
-        lambda: n.loop(0, rows, lambda i: n.loop(0, terms, lambda k: add(i, k))),
-        gemm if rows > limits.FEW else None,
-    )
-    return n.entries(m, rows, columns)
+    n.block(rows, row, gemm if rows > limits.FEW else None)
+    return n.entries(m)
 
 
 _SWEEPS = {"float32": (0, 0, 1, 4, 5), "float64": (0, 0, 1, 5, 6)}
@@ -420,7 +406,8 @@ def _eigh(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
         raise CannotFuseError("primitive 'eigh' of some eigenvalues cannot be fused", "eigh")
     lower = a if params["lower"] else a.T
     a = np.where(np.tri(size, dtype=bool), lower, lower.T)
-    regular = e.test("eq", e.sum(e.mul(a.ravel(), e.number(0))), e.number(0))
+    total = functools.reduce(e.add, e.mul(a.ravel(), e.number(0)))
+    regular = e.test("eq", total, e.number(0))
     vectors = np.where(np.eye(size, dtype=bool), e.number(1), e.number(0))
     for _ in range(_SWEEPS[e.dtype][size]):
         for p, q in combinations(range(size), 2):
@@ -428,7 +415,7 @@ def _eigh(b: Builder, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     values = np.diagonal(a).copy()
     for end in range(size - 1, 0, -1):
         for i in range(end):
-            swap = e.test("gt", int(values[i]), int(values[i + 1]))
+            swap = e.test("gt", values[i], values[i + 1])
             pair = np.vstack([values, vectors])[:, i : i + 2]
             pair = e.choose(swap, pair[:, ::-1], pair)
             values[i : i + 2], vectors[:, i : i + 2] = pair[0], pair[1:]
@@ -439,11 +426,10 @@ def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
     """Makes one entry beside the diagonal zero (Rutishauser 1966)."""
     zero, one, off = e.number(0), e.number(1), a[p, q]
     ratio = e.div(e.sub(a[q, q], a[p, p]), e.mul(e.number(2), off))
-    size = e.add(e.abs(int(ratio)), e.b.op("sqrt", e.dtype, int(e.add(e.mul(ratio, ratio), one))))
-    tangent = e.div(e.choose(e.test("ge", int(ratio), zero), one, e.number(-1)), size)
+    size = e.add(e.abs(ratio), e.sqrt(e.add(e.mul(ratio, ratio), one)))
+    tangent = e.div(e.choose(e.test("ge", ratio, zero), one, e.number(-1)), size)
     tangent = e.choose(e.test("eq", off, zero), zero, tangent)
-    root = e.b.op("sqrt", e.dtype, int(e.add(e.mul(tangent, tangent), one)))
-    cosine = e.div(one, root)
+    cosine = e.div(one, e.sqrt(e.add(e.mul(tangent, tangent), one)))
     sine, change = e.mul(tangent, cosine), e.mul(tangent, off)
     a[p, p], a[q, q] = e.sub(a[p, p], change), e.add(a[q, q], change)
     a[p, q] = a[q, p] = zero
@@ -463,8 +449,8 @@ def _pivots_to_permutation(b: Builder, pivots: Ids, rows: int) -> Sequence[Ids]:
     order = n.matrix(np.array([[b.number(i, INDEX)] for i in range(rows)]))
     if len(pivots):
         known = n.matrix(pivots[:, None], fixed=True)
-        n.loop(0, len(pivots), lambda k: n.swap(order, k, n.get(known, k), rows, 1))
-    return [n.entries(order, rows, 1)[:, 0]]
+        n.loop(0, len(pivots), lambda k: n.swap(order, k, n.get(known, k)))
+    return [n.entries(order)[:, 0]]
 
 
 def _nest(b: Builder, ids: Ids, products: int, most: int = _UNROLLED) -> Nest:
@@ -483,13 +469,11 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
         each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
-        avals = [v.aval for v in eqn.outvars]
+        shapes = [v.aval.shape for v in eqn.outvars]
         if not each:
-            return [np.zeros(aval.shape, np.int64) for aval in avals]
-        return [
-            np.stack(rows).reshape(aval.shape)
-            for rows, aval in zip(zip(*each, strict=True), avals, strict=True)
-        ]
+            return [np.zeros(shape, np.int64) for shape in shapes]
+        pairs = zip(zip(*each, strict=True), shapes, strict=True)
+        return [np.stack(rows).reshape(shape) for rows, shape in pairs]
 
     return rule
 
@@ -499,16 +483,14 @@ def operations(eqn: Any) -> int:
     name = eqn.primitive.name
     if name not in RULES or name == "lu_pivots_to_permutation":  # moves alone
         return 0
-    shape = eqn.invars[-1 if "solve" in name else 0].aval.shape
-    *batch, rows, columns = shape
+    *batch, rows, columns = eqn.invars[-1 if "solve" in name else 0].aval.shape
     if name == "triangular_solve":
         size = eqn.invars[0].aval.shape[-1]
         return int(prod(batch) * size * rows * columns)
     if name == "tridiagonal_solve":
         return int(prod(batch) * rows * (12 + 9 * columns))
-    return int(
-        prod(batch) * rows * columns * min(rows, columns) // (3 if name == "cholesky" else 1)
-    )
+    products = prod(batch) * rows * columns * min(rows, columns)
+    return int(products // 3 if name == "cholesky" else products)
 
 
 RULES: Mapping[str, Any] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,7 +31,6 @@ from veenv.kernel.scalar_program import (
     Loop,
     Op,
     ScalarProgram,
-    dtype_name,
     written_in,
 )
 
@@ -42,32 +40,29 @@ Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids
 """From a body's builder, what takes values in from outside, carries and entries to results."""
 
 
-def array_of(b: Builder, aval: Any, parts: Iterator[int]) -> Ids:
-    """The array whose `reals` come next."""
-    is_complex = dtype_name(aval.dtype) in PAIRS
-    entries = itertools.islice(parts, math.prod(aval.shape) << is_complex)
-    return _joined(b, [*entries], aval.shape, is_complex)
-
-
-def _joined(b: Builder, parts: Sequence[int], shape: Sequence[int], is_complex: bool) -> Ids:
+def _array(b: Builder, parts: Iterator[int], like: Ids, of: Builder) -> Ids:
+    """The array whose `reals` come next: of the shape, and of complex numbers, as one of `of`."""
+    is_complex = like.size > 0 and of.ops[int(like.flat[0])].dtype in PAIRS
+    entries = [*itertools.islice(parts, like.size << is_complex)]
     if is_complex:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [complex_numbers.pair(b, *pair) for pair in pairs]
-    return np.array(parts, np.int64).reshape(shape)
+        pairs = zip(entries[::2], entries[1::2], strict=True)
+        entries = [complex_numbers.pair(b, *pair) for pair in pairs]
+    return np.array(entries, np.int64).reshape(like.shape)
 
 
 class _Body:
     """The body of a loop in a builder of its own; loop-invariant operations are moved out."""
 
-    def __init__(self, outer: Builder, limit: int):
-        self.outer, self.inner = outer, Builder(limit, outer.longest, outer.stored)
+    def __init__(self, outer: Builder):
+        self.outer, self.inner = outer, Builder(outer.limit, outer.longest, outer.stored)
         self._out: dict[int, int] = {}
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
+        self._leaves: list[Leaf] = []
         self._number: dict[Any, int] = {}
         self._entries: dict[int, tuple[int, int]] = {}
         """For entries of carried arrays the number of the carry, and which entry."""
-        self.captured: dict[int, int] = {}
+        self._captured: list[int] = []
 
     def capture(self, ids: Ids) -> Ids:
         """Operations outside, in here."""
@@ -134,23 +129,22 @@ class _Body:
         All arguments are numbers of operations: the carries as the loop has them, entries of
         arrays, results.
         """
-        ops, first = self.inner.ops, len(carries) + len(columns)
-        leaves: list[Leaf] = []
+        ops = self.inner.ops
         for k, i in enumerate((*carries, *columns)):
             entries = ops[i].args  # of a carry that is an array
-            leaves.append(Leaf((len(entries),) if entries else (), ops[i].dtype))
-            attr = k, None if entries else 0
-            self._number[i] = self._add(Op("input", ops[i].dtype, (), attr))
+            self._number[i] = self._input(ops[i].dtype, len(entries) or None)
             self._entries.update((a, (k, e)) for e, a in enumerate(entries))
         for i, op in enumerate(ops):
-            if i in self.used and not self._fixed[i] and not self._is_given(i):
-                args = tuple(self._inside(a, first, leaves) for a in op.args)
+            given = i in self._number or i in self._entries
+            if i in self.used and not self._fixed[i] and not given:
+                args = tuple(map(self._inside, op.args))
                 self._number[i] = self._add(op._replace(args=args))
-        places = tuple((self._inside(i, first, leaves),) for i in results)
+        places = tuple((self._inside(i),) for i in results)
         outputs = tuple(Leaf((), ops[i].dtype) for i in results)
-        return ScalarProgram(tuple(leaves), tuple(self._new), outputs, places), [*self.captured]
+        program = ScalarProgram(tuple(self._leaves), tuple(self._new), outputs, places)
+        return program, self._captured
 
-    def _inside(self, i: int, first: int, leaves: list[Leaf]) -> int:
+    def _inside(self, i: int) -> int:
         """The number in the body of an operation."""
         outer = self.outside(i)
         if outer is None:
@@ -164,16 +158,15 @@ class _Body:
             if op.name == "const":
                 self._number[key] = self._add(op)
             else:
-                length = self.outer.entries(outer)
-                self.captured[outer] = len(self.captured)
-                place = None if length is not None else 0
-                leaves.append(Leaf(() if length is None else (length,), op.dtype))
-                attr = first + self.captured[outer], place
-                self._number[key] = self._add(Op("input", op.dtype, (), attr))
+                self._captured.append(outer)
+                self._number[key] = self._input(op.dtype, self.outer.entries(outer))
         return self._number[key]
 
-    def _is_given(self, i: int) -> bool:
-        return i in self._number or i in self._entries
+    def _input(self, dtype: str, length: int | None) -> int:
+        """The number in the body of one more argument: an array, or without a length a number."""
+        attr = len(self._leaves), 0 if length is None else None
+        self._leaves.append(Leaf(() if length is None else (length,), dtype))
+        return self._add(Op("input", dtype, (), attr))
 
     def _add(self, op: Op) -> int:
         self._new.append(op)
@@ -186,18 +179,15 @@ def scan(
     carry: Sequence[Ids],
     stacks: Sequence[Ids],
     turns: range,
-    avals: Sequence[Any],
-    limit: int,
     read: Sequence[bool] = (),
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
-    `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps, in the
-    order of `turns`; `avals` are shape and dtype of each result; `read` says of what is stacked
-    whether anything surely needs it.
+    `trace` is what a step computes; `stacks` come by steps, in the order of `turns`; `read` says of
+    what is stacked whether anything surely needs it.
     """
     length = len(turns)
-    body = _Body(b, limit)
+    body = _Body(b)
     inputs, entering = _carried(body, carry)
     entries, columns = _entries(body, stacks, length)
     outs = trace(body.inner, body.capture, entering, entries)
@@ -223,10 +213,9 @@ def scan(
     arrays_of = dict(zip(wanted, parts[len(carried) :], strict=True))
 
     by_step = [_by_steps(body, i, columns, arrays_of, length) for i in stacked]
-    return [
-        *_arrays(b, avals[: len(carry)], _final(b, slots, {**last, **known})),
-        *_stacked(b, avals[len(carry) :], by_step, length),
-    ]
+    ends = iter(_final(b, slots, {**last, **known}))
+    carried_out = [_array(b, ends, ids, b) for ids in carry]
+    return [*carried_out, *_stacked(body, outs[len(carry) :], by_step, length)]
 
 
 def _by_steps(
@@ -283,16 +272,9 @@ def _tabulated(
     return {numbers[i]: value for i, value in last.items()}
 
 
-def while_loop(
-    b: Builder,
-    test: Trace,
-    trace: Trace,
-    carry: Sequence[Ids],
-    avals: Sequence[Any],
-    limit: int,
-) -> list[Ids]:
+def while_loop(b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids]) -> list[Ids]:
     """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
-    body = _Body(b, limit)
+    body = _Body(b)
     inputs, entering = _carried(body, carry)
     (condition,) = test(body.inner, body.capture, entering, [])
     outs = trace(body.inner, body.capture, entering, [])
@@ -310,7 +292,8 @@ def while_loop(
     program, captured = body.program([slot.input for slot in carried], [], results)
     repeated = Loop(program, len(carried))
     parts = _parts(b, repeated, [*(slot.start for slot in carried), *captured])
-    return _arrays(b, avals, _final(b, slots, dict(zip(carried, parts, strict=True))))
+    ends = iter(_final(b, slots, dict(zip(carried, parts, strict=True))))
+    return [_array(b, ends, ids, b) for ids in carry]
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
@@ -334,13 +317,11 @@ def _parts(b: Builder, repeated: Loop, args: Sequence[int]) -> list[int]:
 
 def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[Ids]]:
     """Returns the operations of a carry inside the loop, and those of its arrays."""
-    inputs, arrays, count = [], [], 0
+    inputs, arrays, numbers = [], [], itertools.count()
     for ids in carry:
-        parts = reals(body.outer, ids)
-        dtypes = enumerate((body.outer.ops[i].dtype for i in parts), count)
-        inputs.append([body.inner.op(CARRY, dtype, attr=k) for k, dtype in dtypes])
-        count += len(parts)
-        arrays.append(_as_given(body, ids, inputs[-1]))
+        dtypes = [body.outer.ops[i].dtype for i in reals(body.outer, ids)]
+        inputs.append([body.inner.op(CARRY, dtype, attr=next(numbers)) for dtype in dtypes])
+        arrays.append(_array(body.inner, iter(inputs[-1]), ids, body.outer))
     return inputs, arrays
 
 
@@ -442,28 +423,18 @@ def _entries(
                 known[array] = body.inner.op(COLUMN, dtype, attr=len(columns))
                 columns[known[array]] = array, entries_of
             inside.append(known[array])
-        entries.append(_as_given(body, ids[0], inside))
+        entries.append(_array(body.inner, iter(inside), ids[0], body.outer))
     return entries, columns
 
 
-def _as_given(body: _Body, like: Ids, parts: Sequence[int]) -> Ids:
-    """Operations inside in the shape, and as complex numbers, as those outside are."""
-    is_complex = like.size > 0 and body.outer.ops[int(like.flat[0])].dtype in PAIRS
-    return _joined(body.inner, parts, like.shape, is_complex)
-
-
-def _arrays(b: Builder, avals: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
-    rest = iter(parts)
-    return [array_of(b, aval, rest) for aval in avals]
-
-
 def _stacked(
-    b: Builder, avals: Sequence[Any], columns: Sequence[Sequence[int]], length: int
+    body: _Body, outs: Sequence[Ids], columns: Sequence[Sequence[int]], length: int
 ) -> list[Ids]:
     """Stacked results, given the steps of each number that a step stacks."""
     rest, results = iter(columns), []
-    for every in avals:
-        count = math.prod(every.shape[1:]) << (dtype_name(every.dtype) in PAIRS)
+    for ids in outs:
+        count = len(reals(body.inner, ids))
         rows = np.array([*itertools.islice(rest, count)], np.int64).reshape(count, length)
-        results.append(array_of(b, every, iter(rows.T.ravel().tolist())))
+        like = np.broadcast_to(ids, (length, *ids.shape))
+        results.append(_array(body.outer, iter(rows.T.ravel().tolist()), like, body.inner))
     return results

@@ -37,20 +37,27 @@ class Matrix(NamedTuple):
     array: int
     start: int
     strides: tuple[int, ...]
+    shape: tuple[int, ...]
 
     @property
     def turned(self) -> Matrix:
         """The transpose."""
-        return self._replace(strides=self.strides[::-1])
+        return self._replace(strides=self.strides[::-1], shape=self.shape[::-1])
 
 
 class _Level:
     """The builder of a step, and what is captured in it."""
 
-    def __init__(self, b: Builder, carries: int = 0):
-        self.b, self.carries = b, carries
+    def __init__(self, b: Builder):
+        self.b = b
         self.captured: dict[Number, int] = {}
         self.leaves: list[Leaf] = []
+
+    def input(self, leaf: Leaf) -> int:
+        """The number, or array, that is one more argument of the step."""
+        attr = len(self.leaves), None if leaf.shape else 0
+        self.leaves.append(leaf)
+        return self.b.op("input", leaf.dtype, attr=attr)
 
 
 class Nest:
@@ -77,17 +84,12 @@ class Nest:
 
     def array(self, ids: Sequence[int], fixed: bool = False) -> int:
         """The number of an array with these entries, of which there is one at least."""
-        if self.unrolled:
-            self._arrays.append([*ids])
-            self._leaves.append(Leaf((len(ids),), self.b.ops[ids[0]].dtype))
-            return len(self._arrays) - 1
-        whole = self.b.array(ids)
-        return self._add(Number(0, whole) if fixed else whole, len(ids))
+        leaf = Leaf((len(ids),), self.b.ops[ids[0]].dtype)
+        return self._add([*ids] if self.unrolled else self.b.array(ids), leaf, fixed)
 
-    def _add(self, whole: Number | int, size: int) -> int:
-        op = self.b.ops[whole if isinstance(whole, int) else whole.id]
-        self._arrays.append(whole)
-        self._leaves.append(Leaf((size,), op.dtype))
+    def _add(self, whole: Any, leaf: Leaf, fixed: bool) -> int:
+        self._arrays.append(Number(0, whole) if fixed and not self.unrolled else whole)
+        self._leaves.append(leaf)
         return len(self._arrays) - 1
 
     def matrix(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix:
@@ -100,7 +102,7 @@ class Nest:
         if place is None:
             zero = self.b.number(0, self.b.ops[int(ids.flat[0])].dtype)
             flat = np.where(needed, ids, zero).ravel().tolist()
-            place = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1))
+            place = Matrix(self.array(flat, fixed), 0, (ids.shape[1], 1), ids.shape)
         return place
 
     def lying(self, ids: Ids, fixed: bool = False, needed: Any = True) -> Matrix | None:
@@ -109,8 +111,8 @@ class Nest:
         if place is None or not (fixed or self.b.entries(place[0]) == ids.size):
             return None
         whole, start, strides = place
-        array = self._add(Number(0, whole) if fixed else whole, self.b.entries(whole) or 1)
-        return Matrix(array, start, strides)
+        leaf = Leaf((self.b.entries(whole) or 1,), self.b.ops[whole].dtype)
+        return Matrix(self._add(whole, leaf, fixed), start, strides, ids.shape)
 
     def placed(self, ids: Ids) -> Matrix | Number | None:
         """Returns read-only arrays where they lie; few numbers and constants are copied there."""
@@ -119,24 +121,23 @@ class Nest:
         place = self.lying(ids, fixed=True)
         if place is not None:
             return place
-        few, varies = ids, [True] * ids.ndim
+        few = ids
         for axis in range(ids.ndim):
             first = few.take([0], axis)
-            varies[axis] = bool((few != first).any())
-            few = few if varies[axis] else first
+            few = few if (few != first).any() else first
         if few.size * limits.FEW > ids.size and constant(self.b, few) is None:
             return None
-        pairs = zip(_rows(few.shape), varies, strict=True)
-        strides = tuple(row if moves else 0 for row, moves in pairs)
-        return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides)
+        pairs = zip(_rows(few.shape), few.shape, strict=True)
+        strides = tuple(row if count > 1 else 0 for row, count in pairs)
+        return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides, ids.shape)
 
-    def entries(self, m: Matrix, rows: int, columns: int) -> Ids:
-        """The operations of a matrix' entries, [rows, columns]."""
-        i, j = np.indices((rows, columns))
-        places = (m.start + i * m.strides[0] + j * m.strides[1]).ravel().tolist()
-        whole = self._arrays[m.array]
+    def entries(self, m: Matrix) -> Ids:
+        """The operations of a matrix' entries."""
+        along = zip(np.indices(m.shape), m.strides, strict=True)
+        places = sum((k * stride for k, stride in along), np.full(m.shape, m.start))
+        places, whole = places.ravel().tolist(), self._arrays[m.array]
         one = [whole[k] for k in places] if self.unrolled else self.b.entries_at(whole, places)
-        return np.array(one, np.int64).reshape(rows, columns)
+        return np.array(one, np.int64).reshape(m.shape)
 
     def number(self, value: float, dtype: str = "") -> Number:
         """A constant."""
@@ -148,7 +149,7 @@ class Nest:
         return Number(len(self._levels) - 1, self.b.op(name, dtype or self.dtype, *ids, attr=attr))
 
     def __getattr__(self, name: str) -> Callable[..., Number]:
-        return functools.partial(self.op, name.rstrip("_"))
+        return functools.partial(self.op, name)
 
     def computed(self, compute: Callable[..., int], *args: Number) -> Number:
         """The result of a function of the builder and the operations of numbers."""
@@ -194,8 +195,9 @@ class Nest:
             dtype = self._leaves[m.array].dtype
             self._arrays[m.array] = self.b.op("write", dtype, whole, self._here(place), value_id)
 
-    def swap(self, m: Matrix, i: Index, other: Number, rows: int, columns: int) -> None:
+    def swap(self, m: Matrix, i: Index, other: Number) -> None:
         """Exchanges two rows, of which the other is the same or a later one, for each point."""
+        rows, columns = m.shape
 
         def exchange(r: Index, j: Index) -> None:
             x, y = self.get(m, i, j), self.get(m, r, j)
@@ -215,9 +217,10 @@ class Nest:
             body()
             self._condition = None
         else:
-            holds = lambda turn: self.op(  # noqa: E731
-                "and", condition, self.test("eq", turn, 0), dtype="bool"
-            )
+
+            def holds(turn: Number) -> Number:
+                return self.op("and", condition, self.test("eq", turn, 0), dtype="bool")
+
             first = self.number(0, INDEX)
             self._loop(lambda _: body() or [self.number(1, INDEX)], [first], None, 1, holds)
 
@@ -250,26 +253,28 @@ class Nest:
         first = self.op("convert", start, dtype=INDEX)
         return self._loop(body, [first, *carry], length, usual or half, goes_on)[1:]
 
-    def block(self, body: Callable[[], Any], routine: Routine | None) -> None:
-        """Runs `body`, which writes arrays alone, or has a library do the same for each point."""
+    def block(self, count: int, step: Callable[[Index], Any], routine: Routine | None) -> None:
+        """Runs so many steps, or has a library do the same for each point.
+
+        They write arrays alone.
+        """
         if self.unrolled:
-            body()
+            self.loop(0, count, step)
         else:
-            self._loop(lambda *_: body() or [], [], 1, routine=routine)
+            self._loop(lambda: self.loop(0, count, step), [], 1, routine=routine)
 
     def routine(self, name: str, *arguments: Any) -> Routine | None:
-        """A routine of LAPACK or BLAS in the place of a block; matrices are with their shapes."""
+        """A routine of LAPACK or BLAS in the place of a block."""
         if self.unrolled:
             return None
         written = [k for k, whole in enumerate(self._arrays) if not isinstance(whole, Number)]
         fixed = {x: len(written) + k for k, x in enumerate(self._fixed)}
         known: list[Any] = []
         for one in arguments:
-            if isinstance(one, tuple) and isinstance(one[0], Matrix):
-                (array, start, (row, column)), rows, columns = one
-                whole = self._arrays[array]
-                number = fixed[whole] if isinstance(whole, Number) else written.index(array)
-                one = Buffer(number, start, (columns, rows), (column, row))
+            if isinstance(one, Matrix):
+                whole = self._arrays[one.array]
+                number = fixed[whole] if isinstance(whole, Number) else written.index(one.array)
+                one = Buffer(number, one.start, one.shape[::-1], one.strides[::-1])
             known.append(one)
         letter = {"float32": "s", "float64": "d"}[self.dtype]
         return Routine(letter + name, tuple(known), self.dtype)
@@ -292,13 +297,10 @@ class Nest:
         args = [*(before[k] for k in written), *map(self._here, carry)]
         leaves = [*(self._leaves[k] for k in written)]
         leaves += [Leaf((), outer.b.ops[i].dtype) for i in args[len(written) :]]
-        level = _Level(Builder(), len(args))
+        level = _Level(Builder())
         self._levels.append(level)
         depth = len(self._levels) - 1
-        ids = [
-            level.b.op("input", leaf.dtype, attr=(k, None if leaf.shape else 0))
-            for k, leaf in enumerate(leaves)
-        ]
+        ids = [*map(level.input, leaves)]
         for k, i in zip(written, ids, strict=False):
             self._arrays[k] = i
         numbers = [Number(depth, i) for i in ids[len(written) :]]
@@ -310,9 +312,8 @@ class Nest:
         results = [*(self._arrays[k] for k in written), *outs, *condition]
         self._levels.pop()
         outputs = tuple(Leaf((), level.b.ops[i].dtype) for i in results)
-        program = ScalarProgram(
-            (*leaves, *level.leaves), tuple(level.b.ops), outputs, tuple((i,) for i in results)
-        )
+        places = tuple((i,) for i in results)
+        program = ScalarProgram(tuple(level.leaves), tuple(level.b.ops), outputs, places)
         nest = Loop(program, len(args), 0, length, usual=usual, routine=routine)
         nest = outer.b.loops.setdefault(nest.digest(), nest)
         captured = [self._here(x) for x in level.captured]
@@ -324,10 +325,9 @@ class Nest:
             self._arrays[k] = part
         return [Number(depth - 1, part) for part in parts[len(written) :]]
 
-    def _here(self, x: Index, depth: int = -1) -> int:
-        """The operation of a number in the step that is written now, or in one around it."""
-        depth = depth % len(self._levels)
-        level = self._levels[depth]
+    def _here(self, x: Index) -> int:
+        """The operation of a number in the step that is written now."""
+        depth, level = len(self._levels) - 1, self._levels[-1]
         if isinstance(x, int):
             return level.b.number(x, INDEX)
         if x.level == depth:
@@ -338,34 +338,26 @@ class Nest:
         if x not in level.captured:
             pairs = zip(self._arrays, self._leaves, strict=True)
             shape = next((leaf.shape for whole, leaf in pairs if whole == x), ())
-            attr = level.carries + len(level.captured), None if shape else 0
-            level.captured[x] = level.b.op("input", op.dtype, attr=attr)
-            level.leaves.append(Leaf(shape, op.dtype))
+            level.captured[x] = level.input(Leaf(shape, op.dtype))
         return level.captured[x]
 
 
-def lies(
-    b: Builder, ids: Ids, needed: np.ndarray | None = None
-) -> tuple[int, int, tuple[int, ...]] | None:
+def lies(b: Builder, ids: Ids, needed: np.ndarray) -> tuple[int, int, tuple[int, ...]] | None:
     """The array in which those entries of a matrix lie that are needed, of any axes.
 
     Also where the first entry is, and the distances along the axes; None where there is no array.
     """
-    needed = np.ones(ids.shape, bool) if needed is None else needed
     if not needed.any():
         return None
     first = b.ops[int(ids[needed][0])]
     if first.name not in ("entry", "input"):
         return None
-    at = 1 if first.name == "input" else None
-    of: Any = first.attr[0] if at else first.args
     ops = [b.ops[i] for i in ids[needed].tolist()]
-    known = [
-        op.attr[1] if at else op.attr
-        for op in ops
-        if op.name == first.name and (op.attr[0] if at else op.args) == of
-    ]
-    if len(known) < len(ops):
+    if any(op.name != first.name for op in ops):
+        return None
+    rows = [op.attr if op.name == "input" else (op.args[0], op.attr) for op in ops]
+    wholes, known = zip(*rows, strict=True)
+    if any(whole != wholes[0] for whole in wholes):
         return None
     table = np.zeros(ids.shape, np.int64)
     table[needed] = known
@@ -377,10 +369,10 @@ def lies(
     start = known[0] - int(places[needed][0])
     if (table != start + places)[needed].any():
         return None
-    if not at:
-        return first.args[0], start, tuple(distances)
+    if first.name == "entry":
+        return wholes[0], start, tuple(distances)
     low, high = min(known), max(known)
-    whole = b.array([b.input(of, place, first.dtype) for place in range(low, high + 1)])
+    whole = b.array([b.input(wholes[0], place, first.dtype) for place in range(low, high + 1)])
     return whole, start - low, tuple(distances)
 
 
@@ -400,7 +392,7 @@ def entrywise(
         if place is None:
             return None
         operands.append(place)
-    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape))
+    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape), shape)
 
     def run(*index: Index) -> None:
         if len(index) < len(shape):
@@ -410,7 +402,7 @@ def entrywise(
         n.set(out, *index, to=n.computed(compute, *numbers))
 
     run()
-    return n.entries(out._replace(strides=(1, 0)), prod(shape), 1).reshape(shape)
+    return n.entries(out)
 
 
 def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
@@ -427,7 +419,7 @@ def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
         n.set(out, i, to=total)
 
     n.loop(0, rows, run)
-    return n.entries(out, rows, 1)[:, 0]
+    return n.entries(out)[:, 0]
 
 
 def _rows(shape: Sequence[int]) -> tuple[int, ...]:

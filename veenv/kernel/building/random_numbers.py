@@ -27,10 +27,8 @@ def _threefry(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """Threefry 2x32 of twenty rounds (Salmon et al., SC 2011), entry by entry."""
     rows = np.broadcast_arrays(*ins)
     entries = [_block(Scalars(b, "uint32"), *map(int, row)) for row in zip(*(x.flat for x in rows))]  # noqa: B905
-    shape = rows[0].shape
-    return [np.array(ids, np.int64).reshape(shape) for ids in zip(*entries, strict=True)] or [
-        np.zeros(shape, np.int64)
-    ] * 2
+    table = np.array(entries, np.int64).reshape(*rows[0].shape, 2)
+    return [table[..., 0], table[..., 1]]
 
 
 def _block(r: Scalars, low: int, high: int, x: int, y: int) -> tuple[int, int]:
@@ -74,33 +72,31 @@ RULES: Mapping[str, Rule] = {
 
 
 def _bits(params: Mapping[str, Any], keys: Any) -> Any:
-    one = functools.partial(
-        _compat.generator(keys.dtype).random_bits,
-        bit_width=params["bit_width"],
-        shape=params["shape"],
-    )
-    return _each(one, keys.ndim)(jax.random.key_data(keys))
+    sizes = {name: params[name] for name in ("bit_width", "shape")}
+    one = functools.partial(_compat.generator(keys.dtype).random_bits, **sizes)
+    return along_axes(one, keys.ndim)(jax.random.key_data(keys))
 
 
 def _split(params: Mapping[str, Any], keys: Any) -> Any:
     generator = _compat.generator(keys.dtype)
-    split = _each(functools.partial(generator.split, shape=params["shape"]), keys.ndim)
+    split = along_axes(functools.partial(generator.split, shape=params["shape"]), keys.ndim)
     return jax.random.wrap_key_data(split(jax.random.key_data(keys)), impl=generator)
 
 
 def _fold_in(params: Mapping[str, Any], keys: Any, numbers: Any) -> Any:
     generator = _compat.generator(keys.dtype)
     keys, numbers = jnp.broadcast_arrays(keys, numbers)
-    folded = _each(generator.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
+    folded = along_axes(generator.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
     return jax.random.wrap_key_data(folded, impl=generator)
 
 
 def _seed(params: Mapping[str, Any], seeds: Any) -> Any:
     generator = params["impl"]
-    return jax.random.wrap_key_data(_each(generator.seed, seeds.ndim)(seeds), impl=generator)
+    return jax.random.wrap_key_data(along_axes(generator.seed, seeds.ndim)(seeds), impl=generator)
 
 
-def _each(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
+def along_axes(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    """A function, along so many leading axes of its operands."""
     for _ in range(axes):
         fun = jax.vmap(fun)
     return fun

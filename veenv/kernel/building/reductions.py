@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
+from veenv.kernel.building.decompositions import bound
 from veenv.kernel.building.linear import product
 from veenv.kernel.building.nests import reduced
 from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
@@ -37,10 +40,7 @@ def neutral(b: Builder, name: str, dtype: str) -> int:
     """The combination of no entries."""
     value: Any = {"prod": 1, "and": -1}.get(name, 0)
     if name in ("max", "min"):
-        least, most = -np.inf, np.inf
-        if dtype not in FLOATS:
-            least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        value = least if name == "max" else most
+        value = bound(np.dtype(dtype), largest=name == "min")
     return b.const(np.asarray(value).astype(dtype))
 
 
@@ -55,12 +55,9 @@ def _reduce(name: str) -> Rule:
             totals = reduced(b, rows, operation(name, dtype), neutral(b, name, dtype))
             if totals is not None:
                 return [totals.reshape(shape)]
-        result = []
-        for row in rows.tolist():
-            total = row[0] if row else neutral(b, name, dtype)
-            for i in row[1:]:
-                total = b.op(operation(name, dtype), dtype, total, i)
-            result.append(total)
+        combine = functools.partial(b.op, operation(name, dtype), dtype)
+        every = (row or [neutral(b, name, dtype)] for row in rows.tolist())
+        result = [functools.reduce(combine, row) for row in every]
         return [np.array(result, np.int64).reshape(shape)]
 
     return rule
@@ -71,10 +68,9 @@ def _cumulative(name: str) -> Rule:
         axis, dtype = eqn.params["axis"], dtype_name(eqn.outvars[0].aval.dtype)
         x = np.moveaxis(np.array(ins[0]), axis, -1)
         turned = x[..., ::-1] if eqn.params["reverse"] else x
+        combine = functools.partial(b.op, operation(name, dtype), dtype)
         for place in np.ndindex(x.shape[:-1]):
-            row = turned[place]
-            for k in range(1, len(row)):
-                row[k] = b.op(operation(name, dtype), dtype, int(row[k - 1]), int(row[k]))
+            turned[place] = [*itertools.accumulate(turned[place].tolist(), combine)]
         return [np.moveaxis(x, -1, axis)]
 
     return rule

@@ -9,7 +9,7 @@ another loop if it has the axis, too. A body that is still too long has loops in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ import jax
 import jax.core
 import numpy as np
 from jax import lax
-from jax.extend import core
 
 from veenv import _compat, limits
 from veenv.kernel.building import loops
@@ -38,6 +37,17 @@ Values = MutableMapping[int, Ids]
 """The operations of variables."""
 Pair = tuple[int, int]
 """A variable and one of its axes."""
+
+
+class Lazy(dict[Any, Ids]):
+    """The operations of variables; those that are not known are made when they are read."""
+
+    def __init__(self, known: Iterable[tuple[Any, Ids]], make: Callable[[Any], Ids]):
+        super().__init__(known)
+        self._make = make
+
+    def __missing__(self, variable: Any) -> Ids:
+        return self.setdefault(variable, self._make(variable))
 
 
 class Line(NamedTuple):
@@ -77,11 +87,9 @@ class Batches:
       evaluate: evaluates an equation.
       enter: of an equation that is a call the jaxpr, and which operands are its arguments.
       constant: the numbers of a constant's entries.
-      limit: the most operations a step may have.
 
     Attributes:
       avals: shapes and dtypes of variables, by number.
-      limit: as given.
     """
 
     def __init__(
@@ -90,10 +98,8 @@ class Batches:
         evaluate: Evaluate,
         enter: Callable[[Any], tuple[Any, Sequence[int]] | None],
         constant: Callable[[Any], Ids],
-        limit: int,
     ):
-        self._b, self._evaluate, self._enter = b, evaluate, enter
-        self._constant, self.limit = constant, limit
+        self._b, self._evaluate, self._enter, self._constant = b, evaluate, enter, constant
         self.avals: list[Any] = []
         self._lines: list[Line] = []
         self._values: dict[int, Ids] = {}
@@ -101,15 +107,13 @@ class Batches:
         self._scattered: dict[int, frozenset[int]] = {}
         """Of known choices, mostly of one kind, the axes along which they differ."""
 
-    def outputs(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
+    def outputs(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
         """The results; refuses a function of large arrays, or without an axis to loop over."""
-        if self._entries(jaxpr) > limits.FEW * self.limit:
+        jaxpr = _compat.open_jaxpr(closed)
+        if self._entries(jaxpr) > limits.FEW * self._b.limit:
             raise CannotFuseError("the arrays are too large to look for loops")
-        operands = (*map(self._constant, consts), *ins)
-        pairs = zip((*jaxpr.constvars, *jaxpr.invars), operands, strict=True)
-        numbers = [self._known(v.aval, ids) for v, ids in pairs]
-        count = len(jaxpr.constvars)
-        outs = self._inline(jaxpr, numbers[:count], numbers[count:])
+        pairs = zip(jaxpr.invars, ins, strict=True)
+        outs = self._inline(closed, [self._known(v.aval, ids) for v, ids in pairs])
         has_loop = any(walk.loop_of(line.eqn) for line in self._lines)
         if not has_loop and self._best(self._lines, {}) is None:
             raise CannotFuseError("no axis is a loop")
@@ -139,48 +143,43 @@ class Batches:
         v = self.new(aval)
         self._values[v] = ids
         values = constant(self._b, ids)
-        if values is not None:
-            self._constants.add(v)
-        if (
-            values is not None
-            and values.dtype == bool
-            and 2 * np.count_nonzero(values) <= values.size
-        ):
+        if values is None:
+            return v
+        self._constants.add(v)
+        if values.dtype == bool and 2 * np.count_nonzero(values) <= values.size:
             varying = (k for k in range(values.ndim) if (values != values.take([0], k)).any())
             self._scattered[v] = frozenset(varying)
         return v
 
-    def _inline(self, jaxpr: Any, consts: Sequence[int], ins: Sequence[int]) -> list[int]:
+    def _inline(self, closed: Any, ins: Sequence[int]) -> list[int]:
         """Adds the equations of a jaxpr but those of constants, which are evaluated at once."""
-        at = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True))
+        jaxpr = _compat.open_jaxpr(closed)
+        pairs = zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True)
+        at = {v: self._known(v.aval, self._constant(c)) for v, c in pairs}
+        at.update(zip(jaxpr.invars, ins, strict=True))
 
-        def read(atom: Any) -> int:
-            if isinstance(atom, core.Literal):
-                aval: Any = atom.aval
-                return self._known(aval, self._constant(np.asarray(atom.val, aval.dtype)))
-            return at[atom]
+        def literal(atom: Any) -> int:
+            return self._known(atom.aval, self._constant(np.asarray(atom.val, atom.aval.dtype)))
 
-        for eqn in (e for e in jaxpr.eqns if e.outvars):  # a kernel has no effects
-            operands = [read(v) for v in eqn.invars]
-            called = self._called(eqn, operands)
-            if eqn.primitive.name in BARRIERS:
-                outs = operands
-            elif called is not None:
-                inner, places = called
-                opened = _compat.open_jaxpr(inner)
-                pairs = zip(opened.constvars, getattr(inner, "consts", ()), strict=True)
-                constants = [self._known(v.aval, self._constant(c)) for v, c in pairs]
-                outs = self._inline(opened, constants, [operands[k] for k in places])
-            elif self._constants.issuperset(operands):
-                results = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
-                outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, results, strict=True)]
-            else:
-                outs = [self.new(v.aval) for v in eqn.outvars]
-                cut = ((),) * len(operands)
-                ties = self._ties(eqn, operands)
-                self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
-            at.update(zip(eqn.outvars, outs, strict=True))
+        computing = [eqn for eqn in jaxpr.eqns if eqn.outvars]  # a kernel has no effects
+        read = walk.run(computing, at, self._added, literal)
         return [read(v) for v in jaxpr.outvars]
+
+    def _added(self, eqn: Any, operands: list[int]) -> list[int]:
+        """The results of an equation, which is a line if it is no call, and not of constants."""
+        if eqn.primitive.name in BARRIERS:
+            return operands
+        called = self._called(eqn, operands)
+        if called is not None:
+            inner, places = called
+            return self._inline(inner, [operands[k] for k in places])
+        if self._constants.issuperset(operands):
+            results = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
+            return [self._known(v.aval, x) for v, x in zip(eqn.outvars, results, strict=True)]
+        outs, cut = [self.new(v.aval) for v in eqn.outvars], ((),) * len(operands)
+        ties = self._ties(eqn, operands)
+        self._lines.append(Line(eqn, tuple(operands), tuple(outs), ties, cut))
+        return outs
 
     def _called(self, eqn: Any, operands: Sequence[int]) -> tuple[Any, Sequence[int]] | None:
         """Returns the jaxpr that a call or a `cond` runs, and which operands are its arguments."""
@@ -346,17 +345,6 @@ def _tie(
     return None
 
 
-class _Inside(dict[int, Ids]):
-    """The operations of variables in the body of a loop; those outside are captured."""
-
-    def __init__(self, inside: dict[int, Ids], around: Callable[[int], Ids]):
-        super().__init__(inside)
-        self._around = around
-
-    def __missing__(self, variable: int) -> Ids:
-        return self.setdefault(variable, self._around(variable))
-
-
 class _Loop:
     """The lines of one loop: what comes by steps, what is summed, what is stacked."""
 
@@ -427,19 +415,15 @@ class _Loop:
                 start = np.broadcast_to(np.int64(none), avals[v].shape)
             carry.append(self._once(v, start))
         stacks = [np.moveaxis(values[v], j, 0) for v, j in self._columns]
-        outs = [avals[v].update(shape=x.shape) for v, x in zip(self._terms, carry, strict=True)]
-        for v in self._stacked:
-            rest = np.delete(avals[v].shape, axis[v]).tolist()
-            outs.append(avals[v].update(shape=(self._plan.length, *rest)))
-        turns, results = range(self._plan.length), None
-        for nested in (False, True):
-            try:
-                trace = self._trace(values, nested)
-                results = loops.scan(b, trace, carry, stacks, turns, outs, of.limit)
-                break
-            except CannotFuseError:
-                if nested:
-                    raise
+
+        def make(nested: bool) -> list[Ids] | None:
+            turns = range(self._plan.length)
+            return loops.scan(b, self._trace(values, nested), carry, stacks, turns)
+
+        try:
+            results = make(False)
+        except CannotFuseError:
+            results = make(True)
         if results is None:
             of.without_loops(b, self._lines, values)
             return
@@ -468,7 +452,7 @@ class _Loop:
                 if v in self._added_to:
                     inside = self._added_to[v][0]
                     local[inside] = np.broadcast_to(before, of.avals[inside].shape)
-            known = _Inside(local, lambda v: capture(values[v]))
+            known = Lazy(local.items(), lambda v: capture(values[v]))
             if nested:
                 stacks = frozenset((*self._terms, *self._stacked))
                 of.with_loops(inner, self._body, known, stacks, self._looped)

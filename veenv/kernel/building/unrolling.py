@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -33,7 +33,7 @@ from veenv.kernel.building.builder import (
 )
 from veenv.kernel.building.elementwise import ELEMENTWISE, compute
 from veenv.kernel.building.random_numbers import keys_of
-from veenv.kernel.building.rerolling import Batches
+from veenv.kernel.building.rerolling import Batches, Lazy
 from veenv.kernel.cpu.size import size_of
 from veenv.kernel.ordering import needed
 from veenv.kernel.price import equations_of, kernel_size
@@ -105,10 +105,9 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
         loop = walk.loop_of(eqn)
         if loop is not None and loop.length != 0:
             bodies = [*_compat.bodies(eqn.params)]
-        if bodies:
-            for body in bodies:
-                refuse_unknown(_compat.open_jaxpr(body), path)
-        elif facts(name).form != "loop":
+        for body in bodies:
+            refuse_unknown(_compat.open_jaxpr(body), path)
+        if not bodies and facts(name).form != "loop":
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
                 if dtype_name(dtype) not in {*DTYPES, *PAIRS}:
@@ -218,9 +217,10 @@ def _program(
     jaxpr = _compat.open_jaxpr(closed)
     read = walk.read_in(jaxpr, jaxpr.outvars)
     stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
-    walker = _Unroller(limit, Builder(limit, longest, stored), read, deep=size == inf)
+    builder = Builder(limit, longest, stored)
+    walker = _Unroller(builder, read, deep=size == inf)
     if size < inf:
-        walker.builder.most_stacked = limits.STACKED_UNASKED
+        builder.most_stacked = limits.STACKED_UNASKED
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(
@@ -228,22 +228,19 @@ def _program(
             "batch, write the function for one point, and put jax.vmap around its kernel or "
             "Jacobian"
         )
-    ins = [
-        np.array(
-            [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
-        ).reshape(leaf.shape)
-        for k, leaf in enumerate(inputs)
-    ]
-    consts = getattr(closed, "consts", ())
-    outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins)
+    ins = []
+    for k, leaf in enumerate(inputs):
+        entries = [builder.input(k, e, leaf.dtype) for e in range(leaf.size)]
+        ins.append(np.array(entries, np.int64).reshape(leaf.shape))
+    outs = (walker.with_batches if batches else walker.closed)(closed, ins)
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
-    program = needed(walker.builder.ops, inputs, outputs, results)
+    program = needed(builder.ops, inputs, outputs, results)
     if ruled := frozenset(_ruled(closed, program)):
         program = replace(program, ruled=ruled)
     if sum(op.name not in FREE for op in program.ops) > limit:
-        raise walker.builder.too_many()
-    refuse_stacked(program.stacked, walker.builder.most_stacked)
+        raise builder.too_many()
+    refuse_stacked(program.stacked, builder.most_stacked)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
@@ -265,22 +262,8 @@ def _ruled(closed: Any, program: ScalarProgram) -> Iterator[int]:
     written, active = program.written(), walk.dependent(jaxpr, jaxpr.invars)
     for k, result in enumerate(jaxpr.outvars):
         plain = k in written or walk.is_literal(result) or result not in active
-        if not plain and any(
-            map(has_rule, walk.every(_compat.open_jaxpr(walk.part_of(closed, [k]))))
-        ):
+        if not plain and any(map(has_rule, walk.every(walk.part_of(closed, [k])))):
             yield k
-
-
-class _Env(dict[Any, Ids]):
-    """Variables; a constant is looked at when it is read: most kernels are refused before."""
-
-    def __init__(self, constant: Callable[[Any], Ids], consts: Iterable[tuple[Any, Any]]):
-        super().__init__()
-        self._constant, self._consts = constant, dict(consts)
-
-    def __missing__(self, variable: Any) -> Ids:
-        constant = self[variable] = self._constant(self._consts[variable])
-        return constant
 
 
 class _Unroller:
@@ -290,20 +273,10 @@ class _Unroller:
     of a loop, too, with `axes` here.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        builder: Builder | None = None,
-        read: Collection[Any] = frozenset(),
-        *,
-        deep: bool = False,
-        axes: bool = False,
-    ):
-        self.builder = builder or Builder(limit)
-        self._limit, self._deep, self._axes = limit, deep, axes
-        self._most = limits.POINT * limit  # each operation may be many equal entries
+    def __init__(self, builder: Builder, read: Collection[Any], *, deep: bool, axes: bool = False):
+        self.builder, self._read, self._deep, self._axes = builder, read, deep, axes
+        self._most = limits.POINT * builder.limit  # each operation may be many equal entries
         self._entries = 0
-        self._read = read
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
@@ -318,23 +291,25 @@ class _Unroller:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
         return constants(self.builder, value)
 
-    def jaxpr(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a jaxpr, whose constants are values."""
-        env = _Env(self.constant, zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, ins, strict=True))
+    def closed(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a closed jaxpr (or of one that closes over nothing)."""
+        jaxpr = _compat.open_jaxpr(closed)
+        values = dict(zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True))
+        # A constant is looked at when it is read: most kernels are refused before.
+        env = Lazy(zip(jaxpr.invars, ins, strict=True), lambda v: self.constant(values[v]))
         literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
         read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
 
-    def with_batches(self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a jaxpr, with loops over axes."""
+    def with_batches(self, closed: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """The same with loops over axes."""
 
         def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._deep)
+            walker = _Unroller(b, self._read, deep=self._deep, axes=self._deep)
             return walker._equation(eqn, operands)
 
-        batches = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
-        return batches.outputs(jaxpr, consts, ins)
+        batches = Batches(self.builder, evaluate, _entered, self.constant)
+        return batches.outputs(closed, ins)
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         try:
@@ -356,7 +331,7 @@ class _Unroller:
             return self._cond(eqn, ins)
         loop = walk.loop_of(eqn)
         if loop is not None:
-            return (self._while if loop.length is None else self._scan)(loop, eqn, ins)
+            return self._while(loop, ins) if loop.length is None else self._scan(loop, eqn, ins)
         called = called_by(eqn)
         if called is not None:
             inner, places = called
@@ -369,13 +344,10 @@ class _Unroller:
         if self._entries > self._most:
             raise CannotFuseError(
                 f"primitive {name!r} makes an array of {size:,} entries, {self._entries:,} with "
-                f"those before it: too many for a kernel of {self._limit:,} scalar operations",
+                f"those before it: too many for a kernel of {self.builder.limit:,} scalar "
+                "operations",
                 name,
             )
-
-    def closed(self, inner: Any, ins: Sequence[Ids]) -> list[Ids]:
-        """The outputs of a closed jaxpr (or of one that closes over nothing)."""
-        return self.jaxpr(_compat.open_jaxpr(inner), getattr(inner, "consts", ()), ins)
 
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """Traces all branches and a choice between their results; one branch where it is known."""
@@ -402,10 +374,9 @@ class _Unroller:
         def trace(
             b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
         ) -> list[Ids]:
-            walker = _Unroller(self._limit, b, self._read, deep=self._deep, axes=self._axes)
-            run = walker.with_batches if nested else walker.jaxpr
-            ins = [*map(capture, consts), *carry, *entries]
-            return run(_compat.open_jaxpr(closed), getattr(closed, "consts", ()), ins)
+            walker = _Unroller(b, self._read, deep=self._deep, axes=self._axes)
+            run = walker.with_batches if nested else walker.closed
+            return run(closed, [*map(capture, consts), *carry, *entries])
 
         return trace
 
@@ -421,13 +392,13 @@ class _Unroller:
             except CannotFuseError as other:
                 raise (other if isinstance(other, LongStepError) else error) from None
 
-    def _while(self, loop: walk.LoopParts, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    def _while(self, loop: walk.LoopParts, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
-        test, avals = self._inside(loop.test, tested, nested=False), walk.out_avals(eqn)
+        test = self._inside(loop.test, tested, nested=False)
 
         def make(nested: bool) -> list[Ids]:
             body = self._inside(loop.body, consts, nested)
-            return loops.while_loop(self.builder, test, body, carry, avals, self._limit)
+            return loops.while_loop(self.builder, test, body, carry)
 
         return self._rolled(make)
 
@@ -439,8 +410,8 @@ class _Unroller:
         if length > 1:
 
             def make(nested: bool) -> list[Ids] | None:
-                parts = self._inside(loop.body, consts, nested), carry, stacks, loop.turns
-                return loops.scan(self.builder, *parts, walk.out_avals(eqn), self._limit, read)
+                body = self._inside(loop.body, consts, nested)
+                return loops.scan(self.builder, body, carry, stacks, loop.turns, read)
 
             try:
                 rolled = self._rolled(make)
@@ -462,7 +433,7 @@ class _Unroller:
         _, consts, carry, stacks = loop.split(ins)
         length, sizes = len(loop.turns), list[int]()
         if isinstance(refused, TooLongError):
-            step = min(self._limit, self.builder.longest) // limits.UNSURE
+            step = min(self.builder.limit, self.builder.longest) // limits.UNSURE
             self._refuse_long(step, length, refused)
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
@@ -485,20 +456,20 @@ class _Unroller:
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
         self._refuse_long(least, length, refused)
-        if sizes[-1] + least * (length - len(sizes)) > self._limit:
+        if sizes[-1] + least * (length - len(sizes)) > self.builder.limit:
             raise CannotFuseError(*self._too_long(least, length, refused))
 
     def _refuse_long(self, step: int, length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop whose steps are too much by themselves, each of so many operations."""
-        if step * length > self._limit:
+        if step * length > self.builder.limit:
             raise LongLoopError(*self._too_long(step, length, refused))
 
     def _too_long(self, step: int, length: int, refused: CannotFuseError | None) -> tuple[str, str]:
         reason = "" if refused is None else f" cannot stay a loop ({refused.reason}), and"
         return (
             f"a loop of {length:,} steps{reason} takes {step:,} scalar operations or more for "
-            f"each step where it is written out, of {self._limit:,} that one kernel may have "
-            "(it would take too long to compile)",
+            f"each step where it is written out, of {self.builder.limit:,} that one kernel may "
+            "have (it would take too long to compile)",
             "scan",
         )
 

@@ -127,10 +127,8 @@ def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
     while True:
         flags = uniform(loop.body, tuple(leaves))
         ends = all(flags[i] for i in loop.body.results[-1]) if loop.length is None else True
-        carried = [
-            flag and ends and flags[ids[0]]
-            for flag, ids in zip(leaves[: loop.carries], loop.body.results, strict=False)
-        ]
+        pairs = zip(leaves[: loop.carries], loop.body.results, strict=False)
+        carried = [flag and ends and flags[ids[0]] for flag, ids in pairs]
         if carried == leaves[: loop.carries]:
             return leaves
         leaves[: loop.carries] = carried

@@ -128,19 +128,16 @@ class Instructions(Emitter, Backend[Stored]):
         self.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
         pairs = zip(loop.numbers, loop.dtypes, strict=True)
         single = [d == "int32" and loop.where.inputs[k] for k, d in pairs]
-        kinds = [
-            element(d) if one else self.vector(d)
-            for d, one in zip(loop.dtypes, single, strict=True)
-        ]
+        pairs = zip(loop.dtypes, single, strict=True)
+        kinds = [element(d) if one else self.vector(d) for d, one in pairs]
 
         def spread(values: Sequence[str]) -> list[str]:
             pairs = zip(values, single, strict=True)
-            return [self._spread("int32", x) if one else x for x, one in pairs]
+            return [self._spread("i32", x) if one else x for x, one in pairs]
 
         def joined(values: Sequence[str]) -> list[str]:
-            return [
-                self._one("int32", x) if one else x for x, one in zip(values, single, strict=True)
-            ]
+            pairs = zip(values, single, strict=True)
+            return [self._one("int32", x) if one else x for x, one in pairs]
 
         starts = joined(loop.starts)
         if loop.loop.length is None:
@@ -169,14 +166,11 @@ class Instructions(Emitter, Backend[Stored]):
         loop.bring()
         return ahead
 
-    def _spread(self, dtype: str, value: str) -> str:
-        """A vector of a number, which is known by it from now on."""
-        of, lanes = element(dtype), self.lanes
-        first = self.emit(f"insertelement <{lanes} x {of}> poison, {of} {value}, i64 0")
-        places = f"<{lanes} x i32> zeroinitializer"
-        vector = self.emit(
-            f"shufflevector <{lanes} x {of}> {first}, <{lanes} x {of}> poison, {places}"
-        )
+    def _spread(self, of: str, value: str) -> str:
+        """A vector of a number of an LLVM type, which is known by it from now on."""
+        kind, places = f"<{self.lanes} x {of}>", f"<{self.lanes} x i32> zeroinitializer"
+        first = self.emit(f"insertelement {kind} poison, {of} {value}, i64 0")
+        vector = self.emit(f"shufflevector {kind} {first}, {kind} poison, {places}")
         self._numbers[vector] = value
         return vector
 
@@ -232,18 +226,11 @@ class Instructions(Emitter, Backend[Stored]):
         """An entry, by its number, which may be an i64."""
         of = memory_element(array.dtype)
         place = self._address(array, index)
-        kind = f"<{self.lanes} x {of}>"
         if array.shared:
-            one = self.emit(f"load {of}, ptr {place}")
-            if array.dtype != "bool":
-                return self._spread(array.dtype, one)
-            first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
-            value = self.emit(
-                f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-            )
+            value = self._spread(of, self.emit(f"load {of}, ptr {place}"))
         else:
             aligned = f"align {self._alignment(array)}"
-            value = self.emit(f"load {kind}, ptr {place}, {aligned}")
+            value = self.emit(f"load <{self.lanes} x {of}>, ptr {place}, {aligned}")
         return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
@@ -275,16 +262,13 @@ class Instructions(Emitter, Backend[Stored]):
                 value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
             self.put(array, index, value)
             return
-        of, lanes = memory_element(array.dtype), self.lanes
-        kind, every = f"<{lanes} x {of}>", f"<{lanes} x i1>"
+        lanes, every = self.lanes, self.vector("bool")
+        kind, where = f"<{lanes} x {memory_element(array.dtype)}>", mask or "splat (i1 true)"
         pointers = self._pointers(array, place)
         name = f"llvm.masked.scatter.{suffix(kind)}.v{lanes}p0"
         self.declare(name, f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, {every})")
-        value, aligned = self.to_memory(array.dtype, value), np.dtype(array.dtype).itemsize
-        self.lines.append(
-            f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {aligned}, "
-            f"{every} {mask or 'splat (i1 true)'})"
-        )
+        value = self.to_memory(array.dtype, value)
+        self.lines.append(f"call void @{name}({kind} {value}, {pointers}, {every} {where})")
 
     def _alignment(self, array: Stored) -> int:
         return min(ALIGNED, array.width(self.lanes))
@@ -330,16 +314,13 @@ class Instructions(Emitter, Backend[Stored]):
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
         if self.scope.where.same[op.args[1]]:
             return self.load(array, self._index(place))
-        of, lanes = memory_element(array.dtype), self.lanes
-        kind = f"<{lanes} x {of}>"
+        lanes, every = self.lanes, self.vector("bool")
+        kind = f"<{lanes} x {memory_element(array.dtype)}>"
         pointers = self._pointers(array, place)
         name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        every = f"<{lanes} x i1>"
         self.declare(name, f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, {every}, {kind})")
-        aligned = np.dtype(array.dtype).itemsize
         value = self.emit(
-            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {aligned}, "
-            f"{every} splat (i1 true), {kind} poison)"
+            f"call {kind} @{name}({pointers}, {every} splat (i1 true), {kind} poison)"
         )
         return self.from_memory(array.dtype, value)
 
@@ -348,7 +329,7 @@ class Instructions(Emitter, Backend[Stored]):
         return self.emit(f"sext i32 {self._one('int32', place)} to i64")
 
     def _pointers(self, array: Stored, place: str) -> str:
-        """The addresses of each lane's own entry."""
+        """The addresses of each lane's own entry, and their alignment, as intrinsics take them."""
         of, lanes = memory_element(array.dtype), self.lanes
         places = f"<{lanes} x i32>"
         if array.stride != 1:
@@ -358,7 +339,8 @@ class Instructions(Emitter, Backend[Stored]):
             indices = ", ".join(f"i32 {k}" for k in range(lanes))
             place = self.emit(f"add {places} {place}, <{indices}>")
         base = self._address(array.view(0, 1), 0)
-        return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        pointers = self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        return f"<{lanes} x ptr> {pointers}, i32 {np.dtype(array.dtype).itemsize}"
 
     def compute(self, op: Op) -> str:
         """The vector that an operation computes."""
@@ -371,15 +353,14 @@ class Instructions(Emitter, Backend[Stored]):
             ones = [one for one in map(self._known_one, args) if one is not None]
             if len(ones) == len(args):
                 text = OPERATIONS[name].llvm_int.format(*ones, t="i32", e="i32", s="s", j="")
-                return self._spread(op.dtype, self.emit(text))
+                return self._spread(element(op.dtype), self.emit(text))
         if name == "call" and op.attr in ("sin", "cos"):
             needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.where.calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
         if name == "call":
             return self.call(op.attr, op.dtype, args)
         if name == "select":
-            rest = ", ".join(f"{self.vector(op.dtype)} {a}" for a in args[1:])
-            return self.emit(f"select {kind} {args[0]}, {rest}")
+            return self.select(self.vector(op.dtype), *args)
         if name == "convert":
             return self._convert(of, op.dtype, args[0])
         if name == "bitcast":
@@ -407,16 +388,13 @@ class Instructions(Emitter, Backend[Stored]):
         if of in FLOATS:
             nan = self.emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
             better = self.emit(f"or {self.vector('bool')} {better}, {nan}")
-        return self.emit(
-            f"select {self.vector('bool')} {better}, {kind} {args[0]}, {kind} {args[1]}"
-        )
+        return self.select(kind, better, *args)
 
     def _convert(self, of: str, to: str, x: str) -> str:
         source, target = self.vector(of), self.vector(to)
         if of in FLOATS and to in FLOATS:
-            return self.emit(
-                f"{'fpext' if to == 'float64' else 'fptrunc'} {source} {x} to {target}"
-            )
+            kind = "fpext" if to == "float64" else "fptrunc"
+            return self.emit(f"{kind} {source} {x} to {target}")
         if of in FLOATS:
             kind = "fptoui" if to.startswith("u") else "fptosi"
             symbol = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import os
 import re
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from llvmlite import binding as llvm
 from llvmlite.binding import ffi
 
 from veenv.kernel.scalar_program import ScalarProgram
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,29 +58,28 @@ def _machine() -> Any:
     return target.create_target_machine(cpu=known.cpu, features=known.features, opt=2, jit=True)
 
 
-def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """The results for some items, each in a thread of its own, as far as there are cores.
+def in_thread(function: Callable[[], T]) -> T:
+    """The result of a function, in a thread of its own.
 
     No KeyboardInterrupt comes in there, which could leave llvmlite's lock taken. What is raised
     refers to nothing of LLVM: collected as garbage, a context could go before its modules.
     """
 
-    def alone(item: Any) -> Any:
+    def alone() -> T:
         try:
-            return function(item)
+            return function()
         except BaseException as error:
             clear_frames(error.__traceback__)
             raise
 
-    items = list(items)
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(1)
     try:
-        futures = [pool.submit(alone, item) for item in items]
+        future = pool.submit(alone)
     except RuntimeError:  # the interpreter is about to end
-        return list(map(alone, items))
+        return alone()
     finally:
         pool.shutdown(wait=False)
-    return [future.result() for future in futures]
+    return future.result()
 
 
 class Objects(NamedTuple):
@@ -97,7 +97,7 @@ class Objects(NamedTuple):
 def objects_of(text: str, stack: int = 0) -> Objects:
     """The machine code of a module of LLVM IR."""
     symbols = {*_DECLARED.findall(text)} - {*_DEFINED.findall(text)}
-    return Objects(tuple(in_threads(_object, [text])), tuple(sorted(symbols)), stack)
+    return Objects((in_thread(lambda: _object(text)),), tuple(sorted(symbols)), stack)
 
 
 _DECLARED = re.compile(r'^declare [^@]*@"?(?!llvm\.)([\w.]+)', re.MULTILINE)

@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 import jax
 
 from veenv.kernel.cpu import codegen, disk, records
-from veenv.kernel.cpu.compile import MachineCode, in_threads, objects_of
+from veenv.kernel.cpu.compile import MachineCode, in_thread, objects_of
 from veenv.kernel.cpu.records import Finished, code_name
 from veenv.kernel.scalar_program import ScalarProgram
 
@@ -137,13 +137,13 @@ class _Registry:
             layout = layout._replace(lanes=1)
         key = int(program.digest()[:14] + f"{layout.lanes % 16:x}", 16)
 
-        def make(_: None) -> Kernel:
+        def make() -> Kernel:
             with self.lock:
                 making = self.making.setdefault(key, threading.RLock())
             with making:
                 return self._known(key) or self._add(key, program, layout)
 
-        return self._known(key) or in_threads(make, [None])[0]
+        return self._known(key) or in_thread(make)
 
     def _known(self, key: int) -> Kernel | None:
         """The kernel with a key, if it is compiled."""
@@ -197,7 +197,7 @@ _making = threading.Lock()
 def registry() -> _Registry:
     """The registry of this process, made at the first use."""
 
-    def fresh(_: None) -> _Registry:
+    def fresh() -> _Registry:
         global _registry
         with _making:
             if _registry is None:
@@ -206,7 +206,7 @@ def registry() -> _Registry:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_registry))
             return _registry
 
-    return _registry or in_threads(fresh, [None])[0]
+    return _registry or in_thread(fresh)
 
 
 def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
@@ -217,7 +217,7 @@ def kernel(program: ScalarProgram | Finished, points: int) -> Kernel:
 def alive() -> int:
     """Counts the kernels that hold machine code, after freeing those that nothing can call."""
     entries = registry()
-    in_threads(lambda _: entries.collect(), [None])
+    in_thread(entries.collect)
     return len(entries.entries)
 
 

@@ -262,22 +262,14 @@ class Leaves:
 
     def square(self, start: str, leaf: Leaf, first: str) -> list[str]:
         """Returns as many vectors of entries as there are lanes, as in memory, from an i64 on."""
-        shuffles, size = self._shuffles(leaf), _bytes(leaf)
-        offset = self._emit(f"mul i64 {first}, {size}")
+        offset = self._emit(f"mul i64 {first}, {_bytes(leaf)}")
         base = self._emit(f"getelementptr i8, ptr {start}, i64 {offset}")
-        rows = []
-        for point in range(self.lanes):
-            place = self._place(base, leaf, point * leaf.size)
-            rows.append(
-                self._emit(f"load {shuffles.kind}, ptr {place}, align {size}, !invariant.load !0")
-            )
-        return interleaved(rows, shuffles)
+        rows = [self._load(base, leaf, point * leaf.size) for point in range(self.lanes)]
+        return interleaved(rows, self._shuffles(leaf))
 
     def copy(self, number: int, leaf: Leaf, place: int, count: int, source: str) -> None:
         """Writes successive vectors of an output leaf that is written by values."""
-        if number not in self._starts:
-            self._starts[number] = self._target(number, leaf)
-        address = self._part(self._starts[number], leaf, place)
+        address = self._value(number, leaf, place)
         self._emitter.declare("llvm.memcpy", _MEMCPY)
         size = count * self.lanes * _bytes(leaf)
         operands = f"ptr {address}, ptr {source}, i64 {size}, i1 false"
@@ -287,16 +279,17 @@ class Leaves:
         """An input leaf whose part of this step begins at an address."""
         shuffles, starts = self._shuffles(leaf), row_starts(leaf.size, self.lanes)
 
-        def load(place: str) -> str:
-            bounds = f"align {_bytes(leaf)}, !invariant.load !0"
-            return self._emit(f"load {shuffles.kind}, ptr {place}, {bounds}")
-
         def row(point: int, first: int) -> str:
-            return load(self._place(start, leaf, point * leaf.size + first))
+            return self._load(start, leaf, point * leaf.size + first)
 
         if starts:
             return SeparatedRows(row, starts, shuffles)
-        return Separated(lambda k: load(self._part(start, leaf, k)), leaf.size, shuffles)
+        return Separated(lambda k: self._load(start, leaf, k * self.lanes), leaf.size, shuffles)
+
+    def _load(self, start: str, leaf: Leaf, flat: int) -> str:
+        """The vector in memory that begins with a number of an input leaf."""
+        place, kind = self._place(start, leaf, flat), self._shuffles(leaf).kind
+        return self._emit(f"load {kind}, ptr {place}, align {_bytes(leaf)}, !invariant.load !0")
 
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
@@ -314,19 +307,22 @@ class Leaves:
         else:
             vectors = [(k * self.lanes, row) for k, row in enumerate(interleaved(values, shuffles))]
         for flat, vector in vectors:
-            place = self._place(start, leaf, flat)
-            self._store(shuffles.kind, vector, place, leaf)
+            self._store(vector, self._place(start, leaf, flat), leaf)
 
     def store_value(self, number: int, leaf: Leaf, place: int, value: str) -> None:
         """Writes a vector of an output leaf that is written by values."""
+        address = self._value(number, leaf, place)
+        self._store(self._emitter.to_memory(leaf.dtype, value), address, leaf)
+
+    def _value(self, number: int, leaf: Leaf, k: int) -> str:
+        """The address of the k-th vector of an output leaf that is written by values."""
         if number not in self._starts:
             self._starts[number] = self._target(number, leaf)
-        address = self._part(self._starts[number], leaf, place)
-        stored = self._emitter.to_memory(leaf.dtype, value)
-        self._store(self._shuffles(leaf).kind, stored, address, leaf)
+        return self._place(self._starts[number], leaf, k * self.lanes)
 
-    def _store(self, kind: str, vector: str, place: str, leaf: Leaf) -> None:
-        self._emitter.lines.append(f"store {kind} {vector}, ptr {place}, align {_bytes(leaf)}")
+    def _store(self, vector: str, place: str, leaf: Leaf) -> None:
+        kind, size = self._shuffles(leaf).kind, _bytes(leaf)
+        self._emitter.lines.append(f"store {kind} {vector}, ptr {place}, align {size}")
 
     def _target(self, number: int, leaf: Leaf) -> str:
         """The address where a step's part of an output leaf begins."""
@@ -340,10 +336,6 @@ class Leaves:
         if kind not in self._shuffles_of:
             self._shuffles_of[kind] = Shuffles(kind, self._emitter)
         return self._shuffles_of[kind]
-
-    def _part(self, start: str, leaf: Leaf, k: int) -> str:
-        """The address of the k-th vector of a leaf."""
-        return self._place(start, leaf, k * self.lanes)
 
     def _place(self, start: str, leaf: Leaf, flat: int) -> str:
         """The address of a number of a leaf, in the order of memory."""

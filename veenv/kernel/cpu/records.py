@@ -113,27 +113,24 @@ def layout_of(program: ScalarProgram) -> Layout:
     return Layout(lanes_of(program), program.executed, *leaves, bool(program.called))
 
 
+def _words(names: str) -> tuple[tuple[str, Any], ...]:
+    """Fields of 64 bits."""
+    return tuple((name, ctypes.c_int64) for name in names.split())
+
+
 class LeafRecord(ctypes.Structure):
     """The shape and type of an input or output."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_int64)
-        for name in (
-            *("bytes", "rank", "offset", "in_place", "staged"),
-            *("count", "sources", "places", "constants", "width", "transpose"),
-        )
+    _fields_ = _words(
+        "bytes rank offset in_place staged count sources places constants width transpose"
     )
 
 
 class EntryRecord(ctypes.Structure):
     """The record of a kernel on disk."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_int64)
-        for name in (
-            *("key", "users", "next", "body", "num_in", "num_out", "tile", "lanes", "staging"),
-            *("memory", "ins", "outs", "chunk", "own_stack"),
-        )
+    _fields_ = _words(
+        "key users next body num_in num_out tile lanes staging memory ins outs chunk own_stack"
     )
 
 
@@ -152,9 +149,8 @@ def entry_of(key: int, layout: Layout, code: MachineCode) -> tuple[EntryRecord, 
         by_value = _by_value(made, lanes) if made.by_value else ()
         rows.append((_bytes(made.leaf), len(made.leaf.shape), staging, there, size, *by_value))
         staging += -(-size * lanes * (1 if there else tile) // _LINE) * _LINE
-    ins, outs = (
-        (LeafRecord * len(part))(*part) for part in (rows[: len(inputs)], rows[len(inputs) :])
-    )
+    parts = rows[: len(inputs)], rows[len(inputs) :]
+    ins, outs = ((LeafRecord * len(part))(*part) for part in parts)
     tables = ctypes.sizeof(ctypes.c_int64) * (STRIDE * len(inputs) + len(outputs))
     own_stack = code.stack > _LITTLE_STACK
     memory = staging + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
@@ -181,10 +177,6 @@ def _by_value(output: Written, lanes: int) -> tuple[int, ...]:
 def _bytes(leaf: Leaf) -> int:
     """Bytes of a leaf at one point."""
     return leaf.size * np.dtype(leaf.dtype).itemsize
-
-
-_LAYOUT = ("sources", "places", "constants")
-"""The arrays of an output that is written by values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +262,8 @@ def keep(name: str, program: ScalarProgram) -> None:
         "constants": [*constants],
         "stored": [output.stored for output in layout.outputs],
     }
-    places = [getattr(output, name) for output in layout.outputs for name in _LAYOUT]
-    disk.put(name, head, [x.tobytes() for x in (*constants.values(), *places)])
+    by_value = [x for o in layout.outputs for x in (o.sources, o.places, o.constants)]
+    disk.put(name, head, [x.tobytes() for x in (*constants.values(), *by_value)])
 
 
 def _leaf(known: tuple[Sequence[int], str]) -> Leaf:

@@ -6,6 +6,7 @@ arguments by their addresses.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,20 +39,19 @@ def call(to: Any, loop: InLoop[Stored], routine: Routine, base: int) -> None:
 def _call(to: Any, loop: InLoop[Stored], routine: Routine, base: int, lane: str) -> None:
     addresses, written = list[str](), list[Callable[[], None]]()
     for one, size in zip(routine.arguments, workspace(loop.loop), strict=True):
-        array = loop.argument(one.argument) if isinstance(one, Buffer) else None
-        if isinstance(one, Buffer) and array is not None and _lies(to, one, array):
+        if not isinstance(one, Buffer | Workspace):
+            addresses.append(_constant(to, one, routine.dtype))
+            continue
+        if isinstance(one, Buffer) and _lies(to, one, array := loop.argument(one.argument)):
             addresses.append(to.view_of(array, one.start, lane))
             continue
-        if isinstance(one, Buffer | Workspace):
-            address = to.emit(f"getelementptr i8, ptr %kept, i64 {base}")
-            addresses.append(address)
-            base += size
-        else:
-            addresses.append(_constant(to, one, routine.dtype))
-        if isinstance(one, Buffer) and array is not None:
-            _copy(to, one, array, lane, addresses[-1], back=False)
+        addresses.append(to.emit(f"getelementptr i8, ptr %kept, i64 {base}"))
+        base += size
+        if isinstance(one, Buffer):
+            copied = to, one, loop.argument(one.argument), lane, addresses[-1]
+            _copy(*copied, back=False)
             if one.argument < loop.loop.carries:
-                written.append(lambda a=(one, array, lane, addresses[-1]): _copy(to, *a, back=True))
+                written.append(functools.partial(_copy, *copied, back=True))
     symbol = LIBRARY + routine.name
     to.declare(symbol, f"declare void @{symbol}({', '.join(['ptr'] * len(addresses))})")
     to.lines.append(f"call void @{symbol}({', '.join(f'ptr {x}' for x in addresses)})")

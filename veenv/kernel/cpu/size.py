@@ -94,11 +94,11 @@ def _lengths(program: ScalarProgram) -> np.ndarray:
             lengths[k] += _MOVED * len(first)
             unread -= first
     for output in written(program):
-        each = 1 if output.by_value else _MOVED
-        known = output.ids if output.by_value else [max(output.ids)] * len(output.ids)
         if output.by_value:  # entries of arrays are copied, many at once
-            known = [i for i in known if program.ops[i].name != "entry"]
-        np.add.at(lengths, np.array(known, np.int64), each)
+            one_by_one = [i for i in output.ids if program.ops[i].name != "entry"]
+            np.add.at(lengths, np.array(one_by_one, np.int64), 1)
+        else:
+            lengths[max(output.ids)] += _MOVED * len(output.ids)
     return lengths
 
 
@@ -122,9 +122,8 @@ def _last_uses(program: ScalarProgram) -> np.ndarray:
             last[i] = position
     for output in written(program):
         if not output.by_value:
-            there = max(output.ids)
-            for i in output.ids:
-                last[i] = max(last[i], there)
+            ids = [*output.ids]
+            last[ids] = np.maximum(last[ids], max(ids))
     return last
 
 

@@ -69,9 +69,8 @@ class Trigonometry:
             return self._to.call(function, dtype, [x])
         if (function, x) not in self.known:
             wanted = [name for name in ("sin", "cos") if name == function or name in needed]
-            self.known.update(
-                {(n, x): v for n, v in zip(wanted, self._both(wanted, dtype, x), strict=True)}
-            )
+            for name, vector in zip(wanted, self._both(wanted, dtype, x), strict=True):
+                self.known[name, x] = vector
         return self.known[function, x]
 
     def _both(self, wanted: list[str], dtype: str, x: str) -> list[str]:
