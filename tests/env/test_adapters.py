@@ -163,7 +163,7 @@ def test_gymnax_flat_observation(graph):
     env = GymnaxEnv(VertexEnv(graph), flat=True)
     obs, state = env.reset()
     assert env.observation_space().contains(np.asarray(obs))
-    np.testing.assert_array_equal(obs, VertexEnv(graph).observe(state).features.reshape(-1))
+    np.testing.assert_array_equal(obs, env.env.observe(state).features.reshape(-1))
     masks = obs.reshape(env.num_actions, -1)[:, -1]
     np.testing.assert_array_equal(masks, state.action_mask)
     assert env.action_space().n == env.num_actions

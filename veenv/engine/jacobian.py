@@ -157,8 +157,10 @@ class _Point:
         """Returns what is made; where that fails and any order will do, the result by JAX."""
         if self.request.compared != "auto" or self.request.blocks != "dense":
             return make()
-        mode = by_jax(self.program, self.request)
-        by_mode = lambda: of_mode(mode(*self.args, **self.kwargs))  # noqa: E731
+
+        def by_mode() -> T:
+            return of_mode(by_jax(self.program, self.request)(*self.args, **self.kwargs))
+
         return attempt(make, by_mode, lambda error: isinstance(error, _FORESEEN))
 
     def eliminable(self) -> _Eliminable:

@@ -113,7 +113,7 @@ class Joint:
                 tangents.append(_combined(matrix, shape, t, ()))
             return tuple(tangents)
 
-        return replace(self, forward=forward)
+        return replace(self, forward=forward, before_pull=None)
 
     def without_backward(
         self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]

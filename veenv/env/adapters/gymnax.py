@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray, UInt8
 from veenv.env.adapters.episode import Episode, TaskEpisodes, bounds, check_kind, order_ids
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
-from veenv.env.observe import fields_of
+from veenv.env.observe import NUM_FEATURES, fields_of, largest_feature
 from veenv.env.task_set import TaskDistribution
 
 
@@ -57,22 +57,20 @@ class GymnaxEnv:
         Args:
           env: the environment, or the task set.
           flat: observe the features only, as one float32 array [A · 8], for networks that take
-            arrays (observations of kind ``"flat"``). The mask is in the last of each slot's
-            features.
+            arrays. The mask is in the last of each slot's features.
           split_done: return terminated and truncated, as gymnax 1.0; if not, done in their place.
 
         Raises:
           TypeError: `env` is neither.
           ValueError: `flat` is asked of observations that are of another kind than adjacency.
         """
-        kind = TaskEpisodes.of(env).env.observation
-        if flat and kind not in ("adjacency", "flat"):
-            raise ValueError(f"flat=True does not go with observation={kind!r}")
-        env = env.observing("flat") if flat else env
         self._all = TaskEpisodes.of(env)
-        self.env = self._all.env
         self.tasks = env if isinstance(env, TaskDistribution) else None
+        self.env = env.env if isinstance(env, TaskDistribution) else env
+        if flat and self.env.observation not in ("adjacency", "flat"):
+            raise ValueError(f"flat=True does not go with observation={self.env.observation!r}")
         self._episodes = None if self.tasks is None else self._all
+        self.flat = flat or self.env.observation == "flat"
         self.split_done = split_done
 
     @property
@@ -103,6 +101,10 @@ class GymnaxEnv:
         """
         del params
         check_kind(self.env, "gymnax")
+        if self.flat:
+            shape = (self.num_actions * NUM_FEATURES,)
+            most = largest_feature(self.env.spec)
+            return _as_gymnax(gymnasium.spaces.Box(0.0, most, shape, np.float32))
         return _as_gymnax(self.env.observation_space)
 
     def state_space(self, params: EnvParams | None = None) -> Any:
@@ -120,8 +122,8 @@ class GymnaxEnv:
         """Returns the observation of a state."""
         del key
         if self._episodes is None:
-            return self.env.observe(state, params)
-        return self._episodes.observe(state, params)
+            return self._view(self.env.observe(state, params))
+        return self._view(self._episodes.observe(state, params))
 
     def render(self, state: Any, params: EnvParams | None = None) -> UInt8[np.ndarray, "600 960 3"]:
         """Draws the remaining graph, laid out by depth; for the environment's own tasks only."""
@@ -149,10 +151,12 @@ class GymnaxEnv:
           ValueError: there are several tasks and no key to draw one.
         """
         if self._episodes is None:
-            return self.env.reset(key, params)
+            obs, state = self.env.reset(key, params)
+            return self._view(obs), state
         if key is None:
             raise ValueError("reset needs a key to draw a task with")
-        return self._episodes.begin(key, params)
+        obs, episode = self._episodes.begin(key, params)
+        return self._view(obs), episode
 
     def step(
         self,
@@ -195,7 +199,10 @@ class GymnaxEnv:
         info |= {"discount": 1.0 - terminated.astype(jnp.float32)}
         info |= {"terminated": terminated, "truncated": truncated}
         ends = (terminated, truncated) if self.split_done else (terminated,)
-        return (obs, state, reward, *ends, info)
+        return (self._view(obs), state, reward, *ends, info)
+
+    def _view(self, obs: Any) -> Any:
+        return obs.features.reshape(-1) if self.flat and hasattr(obs, "features") else obs
 
 
 def _space_of(tree: Any) -> gymnasium.Space[Any]:

@@ -420,9 +420,12 @@ class _Loop:
             turns = range(self._plan.length)
             return loops.scan(b, self._trace(values, nested), carry, stacks, turns)
 
+        refused, results = False, None
         try:
             results = make(False)
         except CannotFuseError:
+            refused = True
+        if refused:  # outside of the handler, which keeps the first attempt's program alive
             results = make(True)
         if results is None:
             of.without_loops(b, self._lines, values)
