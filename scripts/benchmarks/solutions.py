@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from scipy.integrate import BDF, solve_ivp
 import veenv
 from scripts.benchmarks.functions.sparse_cases import adjustment, brusselator
 from scripts.benchmarks.programs import difference
-from scripts.benchmarks.tables import Table, has
+from scripts.benchmarks.tables import Table
 from veenv.measure.timing import interleaved
 
 sparse: Any = scipy.sparse  # SciPy's stubs know one kind of `offsets` only
@@ -342,7 +343,7 @@ def solutions(names: Sequence[str], repeats: int, *, small: bool = False) -> Ite
       small: solve for few unknowns: whether all of it works.
     """
     for peer in ("asdex", "diffrax"):
-        if has(peer):
+        with contextlib.suppress(ImportError):
             importlib.import_module(peer)  # no first solution pays for it
     table = Table("problem", "ratio", "way", "first", "seconds", "took", "off by")
     yield table

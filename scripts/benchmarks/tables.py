@@ -120,6 +120,7 @@ def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole
             document.update({key: other.as_dict() for key, other in table.beside.items()})
         write_text(file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
+    file.parent.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made ends it now
     for table in tables:
         if not shown:  # which may have set what JAX runs on
             document |= {"machine": machine(), "page": PAGE}

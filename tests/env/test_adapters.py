@@ -23,7 +23,7 @@ def graph():
     return small_graph(kept_outputs)
 
 
-@pytest.mark.parametrize(("split_done", "flat"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("split_done", "flat"), [(False, False), (True, False), (True, True)])
 def test_gymnax_episode_resets_itself(graph, split_done, flat):
     """Its last info has the order and the last observation."""
     env = GymnaxEnv(VertexEnv(graph), flat=flat, split_done=split_done)

@@ -18,6 +18,7 @@ def test_the_code_prints_what_its_comments_say(capsys):
     names: dict = {}
     with jax.numpy_dtype_promotion("standard"):
         for block in blocks_of(PAGE):
+            assert "print(" in block
             run_block(block, names, PAGE, capsys)
 
 
