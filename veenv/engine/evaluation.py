@@ -187,8 +187,7 @@ def _is_diagonal(used: Sequence[Elemental]) -> bool:
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
     """Returns, for each equation, the variables that are read for the last time there."""
     program = linearisation.program
-    returned = *program.outputs, *(program.aux[0] if program.aux else ())
-    later = {a for a in returned if isinstance(a, int)}
+    later = {a for a in program.returned if isinstance(a, int)}
     uses: dict[int, list[int]] = {}
     for index, equation in reversed([*enumerate(program.equations)]):
         for variable in (*equation.inputs, *equation.outputs):

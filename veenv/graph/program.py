@@ -55,7 +55,6 @@ class Program:
     constants: tuple[Any, ...]
     equations: tuple[Equation, ...]  # the equations
     outputs: tuple[Var | Literal, ...]  # a variable or `Literal` for each output leaf
-    vertex_variables: tuple[Var, ...]  # variable of vertex id i at index i - 1
     avals: tuple[Any, ...]  # shape and dtype of every variable
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
@@ -66,6 +65,16 @@ class Program:
     # other traces, tried in turn where a derivative rule closes over a value of the trace: with
     # everything that does not depend on the inputs evaluated, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
+
+    @functools.cached_property
+    def vertex_variables(self) -> tuple[Var, ...]:
+        """The variable of vertex id i, at index i - 1."""
+        return tuple(o for e in self.equations for o in e.outputs if o is not None)
+
+    @property
+    def returned(self) -> tuple[Var | Literal, ...]:
+        """A variable or literal for each output leaf, those of the auxiliary output included."""
+        return *self.outputs, *(self.aux[0] if self.aux else ())
 
     def variable(self, node: int) -> Var:
         """Returns the variable of an input or a vertex, numbered as in a graph."""
@@ -212,7 +221,6 @@ def _program(
         constants=tuple(flattener.constants),
         equations=tuple(equations),
         outputs=tuple(outputs[:num_out]),
-        vertex_variables=tuple(o for e in equations for o in e.outputs if o is not None),
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=returned.tree,

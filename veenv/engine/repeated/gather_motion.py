@@ -120,7 +120,7 @@ def _stage(
 ) -> BatchedRegion | None:
     """Returns the region that computes a variable row by row, if only gathers read it."""
     equations, (axis, *other_axes) = search.program.equations, {t.axis for t in gathers.values()}
-    outputs = *search.program.outputs, *(search.program.aux or ((),))[0]
+    outputs = search.program.returned
     gathered = {o for k in readers[v] for o in equations[k].outputs if o is not None}
     if other_axes or v in outputs or not gathered <= gathers.keys():
         return None

@@ -50,12 +50,7 @@ def _replaced(jacobian: Jacobian, program: Program, region: BatchedRegion) -> Pr
         region.lines[0].equation.source,
     )
     every = _ordered([e for e in program.equations if id(e) not in outlined], one)
-    return replace(
-        program,
-        equations=tuple(every),
-        avals=(*program.avals, *avals),
-        vertex_variables=tuple(o for e in every for o in e.outputs if o is not None),
-    )
+    return replace(program, equations=tuple(every), avals=(*program.avals, *avals))
 
 
 def _ordered(rest: Sequence[Equation], one: Equation) -> list[Equation]:

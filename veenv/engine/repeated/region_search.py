@@ -180,7 +180,7 @@ class Search:
             computed.update((v, line.out) for v in line.equation.outputs if v is not None)
         inside = {id(line.equation) for line in lines}
         read = {v for e in program.equations if id(e) not in inside for v in walk.operands(e)}
-        read.update(o for o in (*program.outputs, *(program.aux or ((),))[0]) if isinstance(o, int))
+        read.update(o for o in program.returned if isinstance(o, int))
         results = tuple((v, axes) for v, axes in computed.items() if v in read)
         fixed = self._fixed((v, axes) for v, axes in operands.items() if v not in computed)
         outside = tuple((v, axes) for v, axes in operands.items() if v not in {*computed, *fixed})

@@ -87,8 +87,7 @@ class Rewriting:
         program = self._program
         for e in program.equations:
             self.put(e)
-        outputs = *program.outputs, *(program.aux[0] if program.aux else ())
-        equations = walk.needed(self._equations, map(self.read, outputs))
+        equations = walk.needed(self._equations, map(self.read, program.returned))
         first = program.num_inputs + len(program.constants)
         operands = (a for e in equations for a in e.inputs if isinstance(a, Literal))
         arrays = {id(a): a for a in operands if np.ndim(a.value)}
@@ -115,7 +114,6 @@ class Rewriting:
             equations=renamed,
             avals=(*self._avals[:first], *map(jax.typeof, values), *self._avals[first:]),
             outputs=tuple(map(name, program.outputs)),
-            vertex_variables=tuple(v for e in renamed for v in e.outputs if v is not None),
             aux=program.aux and (tuple(map(name, program.aux[0])), *program.aux[1:]),
         )
 
