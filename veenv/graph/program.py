@@ -31,7 +31,7 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
-from veenv.rules.base import has_symbols, merge_leaves, split_leaves
+from veenv.rules.base import has_symbols, merge_leaves, replaced, split_leaves
 from veenv.rules.definitions import definition_of, with_definitions
 from veenv.rules.table import facts
 
@@ -123,9 +123,7 @@ def trace(
         *selected, abstract = inputs
         leaves = [abstract.get(n, leaf) for n, leaf in enumerate(nondiff)]
         rest, kwargs = jax.tree.unflatten(nondiff_tree, leaves)
-        full = list(rest)
-        for a, value in zip(wanted, selected, strict=True):
-            full[a] = value
+        full = replaced(rest, wanted, selected)
         out, aux = with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
         (leaves, tree), (more, aux_tree) = jax.tree.flatten(out), jax.tree.flatten(aux)
         out_trees.append(_Returned(tree, len(leaves), aux_tree if has_aux else None))

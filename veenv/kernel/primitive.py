@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.kernel.scalar_program import ScalarProgram
+from veenv.rules.base import replaced
 
 if TYPE_CHECKING:
     from veenv.kernel.cpu.records import Finished
@@ -297,9 +298,8 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
     def pulled(*operands: Any) -> Sequence[Any]:
         values = dict(zip(known, operands, strict=False))
         if kernel.pulled is not None:
-            rows = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
-            for k, row in zip(present, operands[len(known) :], strict=True):
-                rows[k] = row
+            zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
+            rows = replaced(zeros, present, operands[len(known) :])
             pulled = kernel.pulled([values.get(k) for k in range(len(args))], rows)
             return [pulled[k - len(args)] for k in unknown]
 

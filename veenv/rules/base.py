@@ -240,6 +240,19 @@ def merge_leaves(rest: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
     return [rest[k] if k in rest else next(remaining) for k in range(len(rest) + len(arrays))]
 
 
+def replaced(values: Iterable[Any], places: Iterable[int], by: Iterable[Any]) -> list[Any]:
+    """Returns values of which those at some places are others.
+
+    Examples:
+      >>> replaced("abc", [2, 0], "xy")
+      ['y', 'b', 'x']
+    """
+    full = list(values)
+    for k, value in zip(places, by, strict=True):
+        full[k] = value
+    return full
+
+
 _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", default=None)
 
 

@@ -23,6 +23,7 @@ from veenv.rules.base import (
     from_real,
     is_differentiable,
     remembered,
+    replaced,
     replayed,
     to_real,
 )
@@ -105,10 +106,7 @@ def active_function(site: Site, at: Values) -> ActiveFunction:
     at = [jnp.asarray(x) if isinstance(x, np.ndarray) and x.dtype != float0 else x for x in at]
 
     def results_of(*values: Array) -> tuple[Several, list[Any]]:
-        full = list(at)
-        for n, value in zip(active, values, strict=True):
-            full[n] = value
-        every = _compat.bind(site.primitive, site.params, full)
+        every = _compat.bind(site.primitive, site.params, replaced(at, active, values))
         return tuple(every[k] for k in site.results), every
 
     return ActiveFunction(active, [jnp.asarray(at[n]) for n in active], results_of)
@@ -195,10 +193,7 @@ def _along(site: Site, active: ActiveFunction, which: int, t: Array) -> Several:
     varied = range(len(primals)) if told or _is_solve(site) else [position]
 
     def along(*values: Array) -> Several:
-        full = list(primals)
-        for n, value in zip(varied, values, strict=True):
-            full[n] = value
-        return active.requested(*full)
+        return active.requested(*replaced(primals, varied, values))
 
     here, towards = (tuple(x[n] for n in varied) for x in (primals, tangents))
     pushed = jax.jvp(along, here, towards)[1]
@@ -212,9 +207,8 @@ def results_and_pullback(site: Site, at: Values) -> tuple[Sequence[Any], Callabl
 
     def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
         of = range(len(requested)) if of is None else of
-        full = [jnp.zeros_like(x) for x in requested]
-        for k, g in zip(of, _to_jax(site, of, cotangents), strict=True):
-            full[k] = g
+        zeros = [jnp.zeros_like(x) for x in requested]
+        full = replaced(zeros, of, _to_jax(site, of, cotangents))
         return _from_jax(site, active, back(tuple(full)))
 
     return every, pull
