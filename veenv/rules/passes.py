@@ -223,13 +223,9 @@ def _linear(active: ActiveFunction) -> tuple[Sequence[Any], ActiveFunction]:
 
 
 def _silent(value: Any) -> Any:
-    """Returns parameters of an equation without the effects of their bodies."""
-    if isinstance(value, dict):
-        return {name: _silent(x) for name, x in value.items()}
-    if isinstance(value, (tuple, list)):
-        return getattr(value, "_make", type(value))(map(_silent, value))
+    """Returns a jaxpr without its effects."""
     body = _compat.open_jaxpr(value)
-    if not (hasattr(body, "eqns") and _compat.effects_of(body)):
+    if not _compat.effects_of(body):
         return value
 
     def step(equation: Any, ins: list[Any]) -> Sequence[Any]:
@@ -237,7 +233,7 @@ def _silent(value: Any) -> Any:
             return walk.apply(equation, ins)
         if all(map(_compat.is_dropped, equation.outvars)):
             return [None] * len(equation.outvars)
-        return _compat.bind(equation.primitive, _silent(equation.params), ins)
+        return _compat.bind(equation.primitive, walk.with_bodies(equation.params, _silent), ins)
 
     consts, shapes = getattr(value, "consts", ()), (_compat.abstract(v.aval) for v in body.invars)
     return jax.make_jaxpr(lambda *args: walk.results(body, (*consts, *args), step))(*shapes)
@@ -266,7 +262,7 @@ def passes_at(site: Site, at: Values) -> Passes:
     if ways == "backward":
         every, pull = results_and_pullback(site, at)
         return Passes(ways, push, pull, every)
-    silent = replace(site, params=_silent(site.params), effects=False)
+    silent = replace(site, params=walk.with_bodies(site.params, _silent), effects=False)
     if ways == "forward" or _is_silent(silent, at):
         every = _compat.bind(site.primitive, site.params, at)
         return Passes(ways, _pushforward(silent, at), pullback(silent, at), every)
@@ -281,7 +277,7 @@ def is_forward_only(site: Site) -> bool:
 
     def at(*values: Any) -> None:
         ways = _ways(site, active_function(site, values))
-        silent = replace(site, params=_silent(site.params))
+        silent = replace(site, params=walk.with_bodies(site.params, _silent))
         forward_only.append(ways == "forward" and not _is_silent(silent, values))
 
     with suppress(*REFUSALS):  # said where it is pushed forward
