@@ -78,14 +78,14 @@ def evaluate(
     calls: list[Call] = []
 
     def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[atom]
+        return atom.val if isinstance(atom, Literal) else values[atom]
 
     for index, equation in enumerate(program.equations):
-        ins = [read(a) for a in equation.inputs]
+        ins = [read(a) for a in equation.invars]
         run = _run(linearisation, index, ins, around)
         if facts(equation.primitive.name).expensive:
             run = replace(run, results=[pin(value) for value in run.results])
-        for variable, value in zip(equation.outputs, run.results, strict=True):
+        for variable, value in zip(equation.outvars, run.results, strict=True):
             if variable is not None:
                 values[variable] = value
         used = linearisation.elementals[index]
@@ -190,7 +190,7 @@ def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
     later = {a for a in program.returned if isinstance(a, int)}
     uses: dict[int, list[int]] = {}
     for index, equation in reversed([*enumerate(program.equations)]):
-        for variable in (*equation.inputs, *equation.outputs):
+        for variable in (*equation.invars, *equation.outvars):
             if isinstance(variable, int) and variable not in later:
                 later.add(variable)
                 uses.setdefault(index, []).append(variable)

@@ -117,7 +117,7 @@ def _without_tangents(program: Program) -> Program:
     dependent = walk.dependent(program.equations, range(program.num_inputs))
 
     def goes(e: Equation) -> bool:
-        alone = all(v is None for v in e.outputs)
+        alone = all(v is None for v in e.outvars)
         return bool(e.effects) and alone and not dependent.isdisjoint(walk.operands(e))
 
     return replace(program, equations=tuple(e for e in program.equations if not goes(e)))
@@ -130,9 +130,7 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
     under `vmap` while its tangent is not, outside of jit.
     """
     for output, aval in zip(program.outputs, expected, strict=True):
-        shape = (
-            np.shape(output.value) if isinstance(output, Literal) else program.avals[output].shape
-        )
+        shape = np.shape(output.val) if isinstance(output, Literal) else program.avals[output].shape
         if tuple(shape) != tuple(aval.shape):
             raise RuleShapeError(
                 f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "

@@ -73,9 +73,9 @@ def is_zero_at_zero(program: Program) -> bool:
     known |= dict.fromkeys(range(program.num_inputs, len(program.avals)))
 
     def step(e: Equation, values: Sequence[Any]) -> list[Any]:
-        return [_uniform(e, values)] * len(e.outputs)
+        return [_uniform(e, values)] * len(e.outvars)
 
-    read = walk.run(program.equations, known, step, lambda a: None if np.ndim(a.value) else a.value)
+    read = walk.run(program.equations, known, step, lambda a: None if np.ndim(a.val) else a.val)
     return all(read(o) is not None and not read(o) for o in program.outputs)
 
 

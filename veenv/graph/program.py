@@ -69,7 +69,7 @@ class Program:
     @functools.cached_property
     def vertex_variables(self) -> tuple[Var, ...]:
         """The variable of vertex id i, at index i - 1."""
-        return tuple(o for e in self.equations for o in e.outputs if o is not None)
+        return tuple(o for e in self.equations for o in e.outvars if o is not None)
 
     @property
     def returned(self) -> tuple[Var | Literal, ...]:

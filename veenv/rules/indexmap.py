@@ -215,7 +215,7 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
     indexed = "dimension_numbers" in equation.params
     first = 1 if indexed or facts(name).form == "take" else 2
-    indices = [known(a) for a in equation.inputs[first : 2 if indexed else None]]
+    indices = [known(a) for a in equation.invars[first : 2 if indexed else None]]
     known_indices = [i for i in indices if i is not None]
     if len(known_indices) < len(indices):
         return None
