@@ -30,7 +30,7 @@ from veenv.graph.equations import Literal
 from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
-from veenv.rules.base import from_real, is_differentiable, real_shape, to_real
+from veenv.rules.base import from_real, is_differentiable, real_shape, replaced, to_real
 from veenv.rules.passes import has_jvp, has_vjp, results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
@@ -246,10 +246,9 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, 
     plain = replace(lin, elementals=((),) * len(lin.elementals))
 
     def outputs(*values: Any) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
-        full = list(inputs)
-        for k, value in zip(differentiable, values, strict=True):
-            full[k] = from_real(value, avals[k]) if lin.realify else value
-        evaluated = evaluate(plain, full)
+        pairs = zip(values, differentiable, strict=True)
+        arrays = [from_real(x, avals[k]) if lin.realify else x for x, k in pairs]
+        evaluated = evaluate(plain, replaced(inputs, differentiable, arrays))
         outs = list(map(jnp.asarray, evaluated.outputs))
         return [to_real(x) if lin.realify else x for x in outs], (evaluated.outputs, evaluated.aux)
 
