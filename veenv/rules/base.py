@@ -22,6 +22,7 @@ from jax import Array
 from jax.export import is_symbolic_dim
 
 from veenv import _compat
+from veenv._support import setting
 from veenv.linear.linear_map import LinearMap, Same
 from veenv.structure.structure import Structure
 
@@ -259,11 +260,8 @@ _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", 
 @contextmanager
 def memoised() -> Iterator[None]:
     """Has functions of equal equations traced once, as long as one trace lasts."""
-    token = _known.set({})
-    try:
+    with setting(_known, {}):
         yield
-    finally:
-        _known.reset(token)
 
 
 def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) -> Any:
