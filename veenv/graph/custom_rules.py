@@ -185,7 +185,7 @@ def proven(inner: Inner) -> Cotangents:
     return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 
-class _Activity(walk.Domain[bool]):
+class _Activity(walk.Flags):
     """Activity analysis: marks values with a tangent, and collects properties of the rules met.
 
     A user's rule may refuse, with any exception, to be differentiated by what is constant where it
@@ -195,14 +195,6 @@ class _Activity(walk.Domain[bool]):
     def __init__(self, realify: bool):
         self.proven, self._realify = LINEAR, realify
         self._known: dict[tuple[int, ...], Cotangents] = {}
-
-    def constant(self, value: Any) -> bool:
-        """Returns False: a constant has no tangent."""
-        return False
-
-    def join(self, a: bool, b: bool) -> bool:
-        """Returns whether either value may have a tangent."""
-        return a or b
 
     def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
         """Marks the results of an equation, and proves properties of its rule."""

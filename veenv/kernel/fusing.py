@@ -63,20 +63,12 @@ def _from_plain(x: Any, like: Any) -> Any:
     return jax.lax.complex(x[..., 0], x[..., 1]) if jnp.iscomplexobj(like) else x
 
 
-class _Depends(walk.Domain[bool]):
+class _Depends(walk.Flags):
     """A dependence analysis of values on the operands."""
-
-    def constant(self, value: Any) -> bool:
-        """A constant does not."""
-        return False
 
     def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
         """Results of what depends do."""
         return [any(ins)] * len(equation.outvars)
-
-    def join(self, a: bool, b: bool) -> bool:
-        """Returns the union of dependences."""
-        return a or b
 
     def chosen(self, test: Callable[[], bool], results: list[bool]) -> list[bool]:
         """Returns the dependence of a choice: that of its condition, too."""

@@ -330,3 +330,15 @@ class Domain(Generic[V]):
             self.turned(loop, turn)
             carry = after
         raise AssertionError("unreachable")
+
+
+class Flags(Domain[bool]):
+    """Which values have a property that constants lack, and what comes of either of two has."""
+
+    def constant(self, value: Any) -> bool:
+        """Returns False."""
+        return False
+
+    def join(self, a: bool, b: bool) -> bool:
+        """Returns whether either value has the property."""
+        return a or b
