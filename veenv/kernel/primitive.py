@@ -241,8 +241,7 @@ def _jvp(
     fun = kernel.batched_xla([jax.typeof(p) for p in primals])
 
     def of_active(*values: Any) -> Sequence[Any]:
-        known = dict(zip(active, values, strict=True))
-        return fun(*(known.get(k, x) for k, x in enumerate(primals)))
+        return fun(*replaced(primals, active, values))
 
     outs, slopes = jax.jvp(
         of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)
@@ -262,8 +261,7 @@ def _pushed(
 
     def along(operands: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         def of_active(*values: Any) -> list[Any]:
-            tangent_of = dict(zip(active, values, strict=True))
-            outs = kernel.xla(*(tangent_of.get(k, x) for k, x in enumerate(operands[:count])))
+            outs = kernel.xla(*replaced(operands[:count], active, values))
             return [outs[k] for k in active_outputs]
 
         return of_active, [operands[k] for k in active]
