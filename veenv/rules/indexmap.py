@@ -25,6 +25,11 @@ def numbered(shape: Sequence[int], start: int = 0) -> np.ndarray:
     return np.arange(start, start + prod(shape)).reshape(shape)
 
 
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the distance in flat index between neighbours along each axis."""
+    return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
 def move_elements(
     name: str, params: Any, ins: Sequence[np.ndarray], shape: Sequence[int]
 ) -> list[np.ndarray] | None:
