@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PRNGKeyArray
+
+from veenv.rules.base import is_key
 
 AXIS = "envs"
 
@@ -109,8 +110,8 @@ def broadcast(tree: Any) -> Any:
     """Process 0's arrays on every process, which must hold some of the same shapes and types."""
     if jax.process_count() == 1:
         return tree
-    keys = [(jax.random.key_impl(x) if _is_key(x) else None) for x in jax.tree.leaves(tree)]
-    plain = jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if _is_key(x) else x), tree)
+    keys = [(jax.random.key_impl(x) if is_key(x) else None) for x in jax.tree.leaves(tree)]
+    plain = jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
     leaves, structure = jax.tree.flatten(multihost_utils.broadcast_one_to_all(plain))
     return structure.unflatten(
         x if impl is None else jax.random.wrap_key_data(x, impl=impl)
@@ -220,12 +221,8 @@ def _put(x: Any, sharding: NamedSharding) -> jax.Array:
     """An array under a sharding, made without asking other processes."""
     if isinstance(x, jax.Array) and x.sharding == sharding:
         return x
-    if _is_key(x):
+    if is_key(x):
         data = _put(jax.random.key_data(x), sharding)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
     host = np.asarray(x)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
-
-
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

@@ -10,9 +10,8 @@ import pytest
 from jax.extend.core import Primitive
 
 import veenv
-from veenv.rules import Partial
+from tests.rules.test_rules import diagonal_rule
 from veenv.rules.base import _RULES
-from veenv.structure import diagonal
 from veenv.testing import check_order, check_rule
 
 X, Y = jnp.array([1.0, 2.0, 3.0]), jnp.array([3.0, 4.0, -1.0])
@@ -20,20 +19,12 @@ X, Y = jnp.array([1.0, 2.0, 3.0]), jnp.array([3.0, 4.0, -1.0])
 
 @pytest.fixture
 def cube(monkeypatch) -> Primitive:
-    """A primitive that JAX knows no derivative of; its rule is set by `rule_of`."""
+    """A primitive that JAX knows no derivative of; its rule is set by `diagonal_rule`."""
     primitive = Primitive("cube_for_tests")
     primitive.def_impl(lambda x: x**3)
     primitive.def_abstract_eval(lambda x: x)
     monkeypatch.setattr("veenv.rules.base._RULES", dict(_RULES))
     return primitive
-
-
-def rule_of(slope):
-    def rule(site):
-        s = diagonal(site.out_avals[0].shape, valued=True)
-        return [[Partial(s, s, lambda ins, outs: slope(ins[0]).reshape(s.value_shape))]]
-
-    return rule
 
 
 @pytest.mark.parametrize(
@@ -51,13 +42,13 @@ def test_rules_of_veenv_pass(primitive, args):
 def test_a_rule_without_a_derivative_in_jax_is_held_against_differences(cube):
     with pytest.raises(ValueError, match="'cube_for_tests' has no rule"):
         check_rule(cube, X)
-    veenv.defelemental(cube, rule_of(lambda x: 3 * x**2))
+    veenv.defelemental(cube, diagonal_rule(lambda x: 3 * x**2))
     check_rule(cube, X)
     check_rule(cube, X, derivative=lambda x: (jnp.diag(3 * x**2),), tolerance=1e-12)
 
 
 def test_wrong_values_are_named(cube):
-    veenv.defelemental(cube, rule_of(lambda x: 3 * x**2 + 1e-3))
+    veenv.defelemental(cube, diagonal_rule(lambda x: 3 * x**2 + 1e-3))
     with pytest.raises(AssertionError, match="cube_for_tests: values under the forward order"):
         check_rule(cube, X)
 
@@ -69,7 +60,7 @@ def test_a_value_of_the_first_point_is_no_value_of_the_second(cube):
         seen.append(x)
         return 3 * seen[0] ** 2
 
-    veenv.defelemental(cube, rule_of(slope))
+    veenv.defelemental(cube, diagonal_rule(slope))
     with pytest.raises(AssertionError, match="cube_for_tests: values"):
         check_rule(cube, X)
 

@@ -57,7 +57,7 @@ def encode(
     Args:
       obs: one observation (batch with `jax.vmap`).
       num_hops: number of hops.
-      words: the adjacency as bits (`pack_rows`), if they are at hand; the matrix is not read then.
+      words: the adjacency's rows as bits (`pack_flags`), if at hand; the matrix is not read then.
       slots: the slots to read, in any order, among them all that have edges; A or more stands for
         none. All slots by default.
 
@@ -68,7 +68,7 @@ def encode(
       >>> bool((some.nodes[jnp.array([1, 0])] == encode(obs).nodes).all()), some.mask.tolist()
       (True, [True, True, False])
     """
-    words = pack_rows(obs.adjacency) if words is None else words
+    words = pack_flags(obs.adjacency != 0) if words is None else words
     num_slots = len(obs.action_mask)
     slots = jnp.arange(num_slots, dtype=jnp.int32) if slots is None else slots
     edges = Edges.of(words, num_slots, slots)
@@ -113,7 +113,7 @@ class Edges:
         """The edges of a graph of so many slots.
 
         Args:
-          words: as `pack_rows`.
+          words: its rows as bits, uint32 [R, ceil(C / 32)].
           num_slots: A.
           slots: those to read; A or more stands for none.
         """
@@ -188,8 +188,3 @@ def _extra_features(
     counts = jnp.concatenate([total - degrees, fill_in])
     # As exact as log1p for whole numbers, and computed once, not once for small and for large.
     return jnp.log(jnp.maximum(counts, 0.0) + 1.0)
-
-
-def pack_rows(adjacency: Int[Array, "R C"]) -> UInt[Array, "R W"]:
-    """Packs which entries are not 0 into 32-bit words, row by row; uint32 [R, ceil(C / 32)]."""
-    return pack_flags(adjacency != 0)

@@ -11,12 +11,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import Placement, over_devices, own_key
 from veenv.agents.nn.custom import Network
 from veenv.agents.ppo.best_orders import BestSoFar
+from veenv.env.counts import select
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[Network, Any], tuple[Float[Array, ""], Stats]]
@@ -118,7 +119,7 @@ def _learn(
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
         deltas, new_opt_state = optimizer.update(grads, opt_state)
         new_network = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, deltas))
-        network, opt_state = _select(finite, (new_network, new_opt_state), (network, opt_state))
+        network, opt_state = select(finite, (new_network, new_opt_state), (network, opt_state))
         stop = jnp.asarray(stats.get("approx_kl", 0.0) > config.target_kl)
         counts = {"minibatches": jnp.ones(()), "not_finite": 1.0 - finite.astype(jnp.float32)}
         return (network, opt_state, stop), stats | counts
@@ -154,8 +155,3 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
     # Equal keys are too rare to matter, and `permutation` would sort twice to be rid of them.
     order = jnp.argsort(jax.random.bits(key, (config.update_epochs, num_steps)), axis=-1)
     return order[:, : count * size].reshape(-1, size).astype(jnp.int32)
-
-
-def _select(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    """`yes` where the condition holds, else `no`, leaf by leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

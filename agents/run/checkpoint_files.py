@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.orders.documents import parse_object, write_bytes
+from veenv.rules.base import is_key
 
 FORMAT = "veenv-checkpoint"
 VERSION = 2
@@ -86,18 +87,14 @@ def _leaves(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _to_numpy(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
 def _placed(array: np.ndarray, leaf: Any) -> jax.Array:
     """Returns an array as a leaf like another, on its devices."""
     placed = jax.device_put(array, leaf.sharding) if leaf.committed else jnp.asarray(array)
-    impl = jax.random.key_impl(leaf) if _is_key(leaf) else None
+    impl = jax.random.key_impl(leaf) if is_key(leaf) else None
     return placed if impl is None else jax.random.wrap_key_data(placed, impl=impl)
 
 

@@ -136,8 +136,7 @@ class RunFolder:
         if classical is None:
             self._attempt(path.name, lambda: path.unlink(missing_ok=True))
             return None
-        self._write_order(classical[1], path)
-        return path
+        return self.write_beside(name, "classical", classical[1])
 
     def write_weights(self, network: Network) -> None:
         """Writes ``weights.eqx``, the network at the end of training."""

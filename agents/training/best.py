@@ -101,8 +101,7 @@ class BestOrders:
         graph, cost = self.tasks.graphs[index], self.tasks.env.cost
         if min(self.tasks.classical[index].values()) >= self.cost(name):
             return None
-        cheaper = cheaper_classical(graph, cost, self.cost(name))
-        return cheaper and (cheaper[0], dataclasses.replace(cheaper[1], name=name))
+        return cheaper_classical(graph, cost, self.cost(name), name)
 
     def record(self) -> dict[str, Any]:
         """The orders as JSON, for `merge`."""

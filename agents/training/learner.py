@@ -39,9 +39,9 @@ class Learner:
         """Takes the cheapest classical order of each task of more vertices that has none yet."""
         for name, graph in zip(self.tasks.names, self.tasks.graphs, strict=True):
             if self.best.get(name) is None and len(graph.eliminable) > above:
-                classical = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize)
+                classical = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize, name)
                 if classical is not None:
-                    self.best.keep(name, dataclasses.replace(classical[1], name=name))
+                    self.best.keep(name, classical[1])
 
     def measure(self, update: Update, steps: int) -> dict[str, Any]:
         """Returns mean, least and best cost by task, and the statistics, as JSON for the metrics.

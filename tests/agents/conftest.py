@@ -13,7 +13,11 @@ from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.ppo.rollouts import rollout
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import TrainState
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.learner import Learner
+from veenv.agents.training.loop import train
 from veenv.env import TaskDistribution
+from veenv.env.random_play import random_episodes
 
 SHARED = PPOConfig(
     num_envs=6, hidden=8, update_epochs=6, num_minibatches=1, learning_rate=1e-3, learned_share=1.0
@@ -41,6 +45,16 @@ def tangle(*y):
     for _ in range(4):
         y = [jnp.sin(y[0] * y[1]), y[1] * y[2], jnp.exp(y[2]) * y[3], y[3] * y[0]]
     return y[0] * y[1] * y[2] * y[3]
+
+
+def trained_beside_random(trainer: Trainer) -> tuple[BestOrders, float, int, float]:
+    """Best orders and last mean cost of a training, least and mean cost of as many random games."""
+    learner = Learner(trainer)
+    last = list(train(learner))[-1]
+    [graph], [mean] = learner.tasks.graphs, last.measured["mean_cost"].values()
+    episodes, env = last.steps // len(graph.eliminable), learner.tasks.env
+    final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
+    return learner.best, mean, int(final.cost.min()), float(final.cost.mean())
 
 
 @pytest.fixture(scope="session")

@@ -8,21 +8,13 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.graph.test_reverse_only import clipped
 from tests.sampling import spared
 from veenv.env import Spec, TaskDistribution, VertexEnv
 from veenv.env.random_play import random_episodes
 from veenv.testing import check_env
 
 POINT = np.array([0.3, 1.4, -0.7], np.float32)
-
-
-@jax.custom_vjp
-def clipped(x):
-    """The identity with its gradient clipped."""
-    return x
-
-
-clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -0.5, 0.5),))
 
 
 def scalars(x):

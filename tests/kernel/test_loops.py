@@ -45,8 +45,14 @@ def assert_equal(f, *args, dtype=np.float64, rtol=1e-10):
     return program
 
 
+def num_operations(program, name):
+    """Operations of a name in a program and in its loops; of calls it is the function's."""
+    every = (op for part, _ in program.parts() for op in part.ops)
+    return sum((op.attr if op.name == "call" else op.name) == name for op in every)
+
+
 def num_loops(program):
-    return sum(op.name == "loop" for part, _ in program.parts() for op in part.ops)
+    return num_operations(program, "loop")
 
 
 @pytest.fixture

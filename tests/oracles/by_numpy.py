@@ -36,7 +36,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 }
 LONG = 100
 """Steps above which it takes less time to compile a loop."""
-CALLS = "jit", "pjit", "remat2", "checkpoint"
+CALLS = "jit", "remat2"
 REDUCED: dict[str, Callable[..., Any]] = {
     **{"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod},
     **{"reduce_or": np.any, "reduce_and": np.all},

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
-CALLS = ("jit", "pjit", "closed_call")
+CALLS = ("jit", "closed_call")
 
 Edges = set[tuple[int, int]]
 

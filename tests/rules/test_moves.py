@@ -180,7 +180,7 @@ def test_each_element_is_the_one_that_it_is_said_to_be(name):
     program = trace(fun, args, argnums=tuple(range(len(args))))
     known, rng = Known(program), np.random.default_rng(0)
     for equation in program.equations:
-        ins = [known(a) for a in equation.inputs]
+        ins = [known(a) for a in equation.invars]
         for i, aval in enumerate(equation.in_avals):
             numbers = rng.permutation(aval.size).reshape(aval.shape) + 1.0
             ins[i] = numbers if ins[i] is None else ins[i]

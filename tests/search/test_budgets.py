@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.graph.test_reverse_only import clipped
 from tests.sampling import spared
-from tests.search.test_precedence import clipped
 from veenv.search import api, plugins, register_method, search
 from veenv.search.background import Background
 from veenv.search.budget import ClosedError

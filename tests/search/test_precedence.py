@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.graph.test_reverse_only import clipped
 from tests.sampling import few
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
@@ -17,15 +18,6 @@ from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
 from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.problem import prepare
-
-
-@jax.custom_vjp
-def clipped(x):
-    """The identity with its gradient clipped."""
-    return x
-
-
-clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -0.5, 0.5),))
 
 
 @jax.custom_vjp

@@ -273,7 +273,7 @@ def _is_root(equation: Equation, known: Known) -> bool:
         return False
     if not isinstance(of.exponent, int):
         return True
-    exponent = known.quickly(equation.inputs[of.exponent])
+    exponent = known.quickly(equation.invars[of.exponent])
     return exponent is None or not bool(((exponent <= 0) | (exponent >= 1)).all())
 
 
@@ -311,7 +311,7 @@ def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
                 return True
         finite = finite and total
         if not reverse and known.selects:
-            computed = computed or bool(masked and values.quickly(equation.inputs[0]) is None)
+            computed = computed or bool(masked and values.quickly(equation.invars[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
             return True
@@ -334,7 +334,7 @@ def _is_total(lin: Linearisation, number: int, values: Known) -> bool:
     known = facts(equation.primitive.name)
     if known.singular is None or known.power(equation.params) is not None:
         return _is_total_anywhere(equation)
-    value = values.quickly(equation.inputs[known.singular])
+    value = values.quickly(equation.invars[known.singular])
     if value is None or (known.partials != "poles" and value.dtype.kind not in _REAL):
         return False
     return bool(((np.abs(value) if known.partials == "poles" else value) >= _APART).all())

@@ -30,7 +30,7 @@ from veenv.graph.equations import Literal
 from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
-from veenv.rules.base import from_real, is_differentiable, real_shape, to_real
+from veenv.rules.base import from_real, is_differentiable, real_shape, replaced, to_real
 from veenv.rules.passes import has_jvp, has_vjp, results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
@@ -78,14 +78,14 @@ def evaluate(
     calls: list[Call] = []
 
     def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[atom]
+        return atom.val if isinstance(atom, Literal) else values[atom]
 
     for index, equation in enumerate(program.equations):
-        ins = [read(a) for a in equation.inputs]
+        ins = [read(a) for a in equation.invars]
         run = _run(linearisation, index, ins, around)
         if facts(equation.primitive.name).expensive:
             run = replace(run, results=[pin(value) for value in run.results])
-        for variable, value in zip(equation.outputs, run.results, strict=True):
+        for variable, value in zip(equation.outvars, run.results, strict=True):
             if variable is not None:
                 values[variable] = value
         used = linearisation.elementals[index]
@@ -187,11 +187,10 @@ def _is_diagonal(used: Sequence[Elemental]) -> bool:
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
     """Returns, for each equation, the variables that are read for the last time there."""
     program = linearisation.program
-    returned = *program.outputs, *(program.aux[0] if program.aux else ())
-    later = {a for a in returned if isinstance(a, int)}
+    later = {a for a in program.returned if isinstance(a, int)}
     uses: dict[int, list[int]] = {}
     for index, equation in reversed([*enumerate(program.equations)]):
-        for variable in (*equation.inputs, *equation.outputs):
+        for variable in (*equation.invars, *equation.outvars):
             if isinstance(variable, int) and variable not in later:
                 later.add(variable)
                 uses.setdefault(index, []).append(variable)
@@ -247,10 +246,9 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluated, 
     plain = replace(lin, elementals=((),) * len(lin.elementals))
 
     def outputs(*values: Any) -> tuple[list[Any], tuple[list[Any], list[Any]]]:
-        full = list(inputs)
-        for k, value in zip(differentiable, values, strict=True):
-            full[k] = from_real(value, avals[k]) if lin.realify else value
-        evaluated = evaluate(plain, full)
+        pairs = zip(values, differentiable, strict=True)
+        arrays = [from_real(x, avals[k]) if lin.realify else x for x, k in pairs]
+        evaluated = evaluate(plain, replaced(inputs, differentiable, arrays))
         outs = list(map(jnp.asarray, evaluated.outputs))
         return [to_real(x) if lin.realify else x for x in outs], (evaluated.outputs, evaluated.aux)
 

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat, limits
+from veenv import limits
 from veenv.engine.known import Known
 from veenv.engine.sparse.pattern import Numbers, collection
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import indexmap, walk
-from veenv.rules.base import is_differentiable
+from veenv.rules.base import is_differentiable, replaced
 from veenv.rules.table import facts
 
 
@@ -67,10 +67,7 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     plain = [x.value if isinstance(x, Jet) else x for x in ins]
 
     def run(*values: Any) -> list[Any]:
-        full = list(plain)
-        for i, value in zip(active, values, strict=True):
-            full[i] = value
-        return _compat.bind(equation.primitive, equation.params, full)
+        return walk.apply(equation, replaced(plain, active, values))
 
     inert = not any(map(is_differentiable, equation.out_avals))  # comparisons and the like
     if not active or inert or facts(equation.primitive.name).stops:

@@ -38,21 +38,21 @@ class Known:
       >>> from veenv.graph.program import trace
       >>> program = trace(lambda x: x[np.array([2, -1])], (jax.ShapeDtypeStruct((4,), "float32"),))
       >>> gather = next(e for e in program.equations if e.primitive.name == "gather")
-      >>> Known(program)(gather.inputs[1]).ravel().tolist()
+      >>> Known(program)(gather.invars[1]).ravel().tolist()
       [2, 3]
     """
 
     def __init__(self, program: Program, outer: Known | None = None, of: Sequence[Any] = ()):
         self._program, self._outer, self._of = program, outer, of
         self._makers = {
-            v: (e, k) for e in program.equations for k, v in enumerate(e.outputs) if v is not None
+            v: (e, k) for e in program.equations for k, v in enumerate(e.outvars) if v is not None
         }
         self._values: dict[Any, np.ndarray | None] = {}
 
     def __call__(self, atom: Any) -> np.ndarray | None:
         """Returns the value of a variable or `Literal`; None if it is not known."""
         if isinstance(atom, Literal):
-            return None if _compat.is_traced(atom.value) else np.asarray(atom.value)
+            return None if _compat.is_traced(atom.val) else np.asarray(atom.val)
         if atom not in self._values:
             self._values[atom] = self._find(atom)
         return self._values[atom]
@@ -72,7 +72,7 @@ class Known:
             return None
         if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):
             return None
-        ins = [self(a) for a in equation.inputs]
+        ins = [self(a) for a in equation.invars]
         return None if any(x is None for x in ins) else results(equation, ins)[k]
 
     def quickly(self, atom: Any) -> np.ndarray | None:
@@ -86,7 +86,7 @@ class Known:
         quick = {*range(count, count + len(self._program.constants))}
         for e in self._program.equations:
             if e.primitive.name in _QUICK and quick.issuperset(walk.operands(e)):
-                quick.update(v for v in e.outputs if v is not None)
+                quick.update(v for v in e.outvars if v is not None)
         return quick
 
 

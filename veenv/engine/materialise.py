@@ -39,9 +39,7 @@ def run(closed: Any, points: Mapping[Any, float], operands: Sequence[Any]) -> li
         pairs = zip(equation.outvars, outs, strict=True)
         return [jax.lax.optimization_barrier(x) if v in once else x for v, x in pairs]
 
-    variables, arrays = (*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands)
-    read = walk.run(jaxpr, dict(zip(variables, arrays, strict=True)), step)
-    return list(map(read, jaxpr.outvars))
+    return walk.results(jaxpr, (*closed.consts, *operands), step)
 
 
 _COSTLY = 40

@@ -23,6 +23,7 @@ from veenv import _compat, limits
 from veenv.engine.request import Request
 from veenv.graph.program import HiddenAux, Program, hiding_aux, normalise_argnums
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
+from veenv.rules import walk
 from veenv.rules.base import is_complex, is_differentiable
 
 
@@ -213,7 +214,8 @@ class _Alike(jax.core.Trace):
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         with set_current_trace(self._outside):
-            return self._outside.process_primitive(primitive, args, _first_of(params))
+            alike = walk.with_bodies(params, _first_of)
+            return self._outside.process_primitive(primitive, args, alike)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, /, *rest: Any, **_: Any) -> Any:
         *_rules, args = rest
@@ -229,18 +231,12 @@ class _Alike(jax.core.Trace):
 _alike = functools.cache(_Alike)  # JAX caches calls by this object
 
 
-def _first_of(params: Any) -> Any:
-    """Returns parameters of an equation with the first of equal bodies."""
-    if isinstance(params, dict):
-        return {name: _first_of(x) for name, x in params.items()}
-    if isinstance(params, (tuple, list)):
-        return getattr(params, "_make", type(params))(map(_first_of, params))
-    if not hasattr(_compat.open_jaxpr(params), "eqns"):
-        return params
+def _first_of(body: Any) -> Any:
+    """Returns the first of equal bodies."""
     try:
-        return _first(_Body(params))
+        return _first(_Body(body))
     except TypeError:  # a parameter has no equality
-        return params
+        return body
 
 
 class _Body:

@@ -169,8 +169,8 @@ Count: TypeAlias = Int[Array, "*shape"] | WideCount
 """Counts of an environment: int32, or wide where its spec says so."""
 
 
-def select(which: Bool[Array, "*shape"], a: Count, b: Count) -> Any:
-    """Returns `a` where `which`, else `b`: `jnp.where` for counts of one kind."""
+def select(which: Bool[Array, "*shape"], a: Any, b: Any) -> Any:
+    """Returns `a` where `which`, else `b`: `jnp.where` for pytrees, as counts of one kind are."""
     return jax.tree.map(lambda x, y: jnp.where(which, x, y), a, b)
 
 

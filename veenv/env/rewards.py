@@ -89,17 +89,20 @@ def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
     }
 
 
-def cheaper_classical(graph: Graph, cost: CostModel, most: int) -> tuple[str, Order] | None:
+def cheaper_classical(
+    graph: Graph, cost: CostModel, most: int, name: str = ""
+) -> tuple[str, Order] | None:
     """Returns the cheapest of forward, reverse and Markowitz, if it costs less than `most`.
 
     Returns:
-      Its name and itself; None where none of them costs less.
+      Which one it is, and itself, named after a task; None where none of them costs less.
     """
-    orders, costs = classical_orders(graph), classical_costs(graph, cost)
-    name = min(costs, key=costs.__getitem__)
-    if costs[name] >= most:
+    orders = classical_orders(graph)
+    costs = {by: graph.cost(ids, cost) for by, ids in orders.items()}
+    by = min(costs, key=costs.__getitem__)
+    if costs[by] >= most:
         return None
-    return name, Order.from_graph(graph, orders[name], found_by=f"the order {name}")
+    return by, Order.from_graph(graph, orders[by], name, f"the order {by}")
 
 
 def reward_of(

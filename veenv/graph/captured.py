@@ -114,7 +114,6 @@ def as_one_equation(
         constants=program.constants[: len(nondiff)],
         equations=(equation,),
         outputs=results[:split],
-        vertex_variables=results,
         avals=avals,
         aux=program.aux and (results[split:], *program.aux[1:]),
     )

@@ -117,7 +117,7 @@ def _without_tangents(program: Program) -> Program:
     dependent = walk.dependent(program.equations, range(program.num_inputs))
 
     def goes(e: Equation) -> bool:
-        alone = all(v is None for v in e.outputs)
+        alone = all(v is None for v in e.outvars)
         return bool(e.effects) and alone and not dependent.isdisjoint(walk.operands(e))
 
     return replace(program, equations=tuple(e for e in program.equations if not goes(e)))
@@ -130,9 +130,7 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
     under `vmap` while its tangent is not, outside of jit.
     """
     for output, aval in zip(program.outputs, expected, strict=True):
-        shape = (
-            np.shape(output.value) if isinstance(output, Literal) else program.avals[output].shape
-        )
+        shape = np.shape(output.val) if isinstance(output, Literal) else program.avals[output].shape
         if tuple(shape) != tuple(aval.shape):
             raise RuleShapeError(
                 f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
@@ -187,7 +185,7 @@ def proven(inner: Inner) -> Cotangents:
     return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 
-class _Activity(walk.Domain[bool]):
+class _Activity(walk.Flags):
     """Activity analysis: marks values with a tangent, and collects properties of the rules met.
 
     A user's rule may refuse, with any exception, to be differentiated by what is constant where it
@@ -197,14 +195,6 @@ class _Activity(walk.Domain[bool]):
     def __init__(self, realify: bool):
         self.proven, self._realify = LINEAR, realify
         self._known: dict[tuple[int, ...], Cotangents] = {}
-
-    def constant(self, value: Any) -> bool:
-        """Returns False: a constant has no tangent."""
-        return False
-
-    def join(self, a: bool, b: bool) -> bool:
-        """Returns whether either value may have a tangent."""
-        return a or b
 
     def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
         """Marks the results of an equation, and proves properties of its rule."""

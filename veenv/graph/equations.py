@@ -14,12 +14,7 @@ Var = int
 class Literal:
     """A constant operand, in the place of a variable."""
 
-    value: Any
-
-    @property
-    def val(self) -> Any:
-        """Its value, under the name that JAX's literals give it."""
-        return self.value
+    val: Any  # its value, under the name that JAX's literals give it
 
 
 class Function:
@@ -38,23 +33,13 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """One primitive application of the flat program."""
+    """One primitive application of the flat program, with the names of JAX's equations."""
 
     primitive: Any  # the JAX primitive
     params: dict[str, Any]  # its parameters
-    inputs: tuple[Var | Literal, ...]  # a variable or a `Literal` for each operand
-    outputs: tuple[Var | None, ...]  # a variable for each result; None for results that are dropped
+    invars: tuple[Var | Literal, ...]  # a variable or a `Literal` for each operand
+    outvars: tuple[Var | None, ...]  # a variable for each result; None for results that are dropped
     in_avals: tuple[Any, ...]  # shape and dtype of each operand
     out_avals: tuple[Any, ...]  # shape and dtype of each result
     source: str  # the user's line, for error messages
     effects: frozenset[Any] = frozenset()  # such as callbacks and checks
-
-    @property
-    def invars(self) -> tuple[Var | Literal, ...]:
-        """The operands, under the name that JAX's equations give them."""
-        return self.inputs
-
-    @property
-    def outvars(self) -> tuple[Var | None, ...]:
-        """The results, under the name that JAX's equations give them."""
-        return self.outputs

@@ -319,7 +319,7 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
             partials.append(EquationPartials())
         else:
             partials.append(memoised(signature(site), partial(find_partials, site, within, same)))
-        active_outputs = (equation.outputs[k] for k in partials[-1].active_results())
+        active_outputs = (equation.outvars[k] for k in partials[-1].active_results())
         active.update(variable for variable in active_outputs if variable is not None)
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
@@ -328,7 +328,7 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
     elementals: list[tuple[Elemental, ...]] = []
     for index in reversed(range(len(partials))):
         equation = program.equations[index]
-        wanted = [s is not None and node_of[s] in needed for s in equation.outputs]
+        wanted = [s is not None and node_of[s] in needed for s in equation.outvars]
         narrow = partial(narrowed, partials[index], wanted, within, same)
         partials[index] = memoised((id(partials[index]), *wanted), narrow)
         elementals.append(tuple(_elementals(equation, partials[index], wanted, node_of)))
@@ -386,7 +386,7 @@ def _site(equation: Equation, active: set[int], within: Within, *, realify: bool
     """Returns a rule's view of an equation; None if no operand is active, or without results."""
     flags = [
         isinstance(i, int) and i in active and is_differentiable(a)
-        for i, a in zip(equation.inputs, equation.in_avals, strict=True)
+        for i, a in zip(equation.invars, equation.in_avals, strict=True)
     ]
     if not any(flags) or not equation.out_avals:
         return None
@@ -434,7 +434,7 @@ def _elementals(
     """
     seen: set[Any] = set()
     for k, i, p in partials.pairs():
-        source, target = equation.inputs[i], equation.outputs[k]
+        source, target = equation.invars[i], equation.outvars[k]
         repeated = partials.reverse_only and (source, target) in seen
         seen.add((source, target))
         if wanted[k] and not repeated:
@@ -449,8 +449,8 @@ def _reverse_only(
     """Locates a rule that is not linear in the graph."""
     site = partials.site
     assert site is not None
-    results = [equation.outputs[k] for k in site.results]
-    operands = [equation.inputs[i] for i in site.operands]
+    results = [equation.outvars[k] for k in site.results]
+    operands = [equation.invars[i] for i in site.operands]
     rule = ReverseOnly(
         _compat.function_source(site.params) or site.primitive.name,
         site.source,
@@ -471,7 +471,7 @@ def _graph(
 ) -> Graph:
     avals = [*program.avals[: program.num_inputs]]
     avals += [program.avals[s] for s in program.vertex_variables]
-    names = [e.primitive.name for e in program.equations for o in e.outputs if o is not None]
+    names = [e.primitive.name for e in program.equations for o in e.outvars if o is not None]
     parallel: dict[tuple[int, int], list[Partial]] = {}
     for elemental in (e for used in elementals for e in used):
         parallel.setdefault((elemental.source, elemental.target), []).append(elemental.partial)

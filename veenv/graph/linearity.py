@@ -20,7 +20,7 @@ import numpy as np
 from veenv import _compat
 from veenv.graph.program import Equation, Program
 from veenv.rules import walk
-from veenv.rules.base import find, is_differentiable
+from veenv.rules.base import find, is_differentiable, replaced
 from veenv.rules.table import facts
 
 
@@ -73,9 +73,9 @@ def is_zero_at_zero(program: Program) -> bool:
     known |= dict.fromkeys(range(program.num_inputs, len(program.avals)))
 
     def step(e: Equation, values: Sequence[Any]) -> list[Any]:
-        return [_uniform(e, values)] * len(e.outputs)
+        return [_uniform(e, values)] * len(e.outvars)
 
-    read = walk.run(program.equations, known, step, lambda a: None if np.ndim(a.value) else a.value)
+    read = walk.run(program.equations, known, step, lambda a: None if np.ndim(a.val) else a.val)
     return all(read(o) is not None and not read(o) for o in program.outputs)
 
 
@@ -185,10 +185,7 @@ def is_own_derivative(primitive: Any, params: Any, active: Sequence[int], ins: A
 
     def pushed(full: list[Any], tangents: list[Any]) -> Any:
         def call(*values: Any) -> Any:
-            operands = list(full)
-            for n, value in zip(active, values, strict=True):
-                operands[n] = value
-            return _compat.bind(primitive, params, operands)
+            return _compat.bind(primitive, params, replaced(full, active, values))
 
         return jax.jvp(call, [full[n] for n in active], tangents)[1]
 
@@ -197,9 +194,7 @@ def is_own_derivative(primitive: Any, params: Any, active: Sequence[int], ins: A
     except Exception:  # another library's rule may raise anything
         return False
     jaxpr = _compat.open_jaxpr(closed)
-    expected: list[Any] = list(jaxpr.invars[: len(ins)])
-    for n, var in zip(active, jaxpr.invars[len(ins) :], strict=True):
-        expected[n] = var
+    expected = replaced(jaxpr.invars[: len(ins)], active, jaxpr.invars[len(ins) :])
     applied: list[Any] = []
 
     def step(eqn: Any, ins: list[Any]) -> list[Any]:

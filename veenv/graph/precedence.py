@@ -112,10 +112,7 @@ def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
         return tuple(order)
     rank = {v: n for n, v in enumerate(order)}
     waiting = {v: len(before.get(v, ())) for v in order}
-    followers: dict[int, list[int]] = {}
-    for vertex, earlier in before.items():
-        for other in earlier:
-            followers.setdefault(other, []).append(vertex)
+    followers = adjacent((other, vertex) for vertex, row in before.items() for other in row)
     ready = [rank[v] for v in order if not waiting[v]]  # ascending, which is a heap
     allowed = []
     while ready:

@@ -31,7 +31,7 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
-from veenv.rules.base import has_symbols, merge_leaves, split_leaves
+from veenv.rules.base import has_symbols, merge_leaves, replaced, split_leaves
 from veenv.rules.definitions import definition_of, with_definitions
 from veenv.rules.table import facts
 
@@ -55,7 +55,6 @@ class Program:
     constants: tuple[Any, ...]
     equations: tuple[Equation, ...]  # the equations
     outputs: tuple[Var | Literal, ...]  # a variable or `Literal` for each output leaf
-    vertex_variables: tuple[Var, ...]  # variable of vertex id i at index i - 1
     avals: tuple[Any, ...]  # shape and dtype of every variable
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
@@ -66,6 +65,16 @@ class Program:
     # other traces, tried in turn where a derivative rule closes over a value of the trace: with
     # everything that does not depend on the inputs evaluated, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
+
+    @functools.cached_property
+    def vertex_variables(self) -> tuple[Var, ...]:
+        """The variable of vertex id i, at index i - 1."""
+        return tuple(o for e in self.equations for o in e.outvars if o is not None)
+
+    @property
+    def returned(self) -> tuple[Var | Literal, ...]:
+        """A variable or literal for each output leaf, those of the auxiliary output included."""
+        return *self.outputs, *(self.aux[0] if self.aux else ())
 
     def variable(self, node: int) -> Var:
         """Returns the variable of an input or a vertex, numbered as in a graph."""
@@ -114,9 +123,7 @@ def trace(
         *selected, abstract = inputs
         leaves = [abstract.get(n, leaf) for n, leaf in enumerate(nondiff)]
         rest, kwargs = jax.tree.unflatten(nondiff_tree, leaves)
-        full = list(rest)
-        for a, value in zip(wanted, selected, strict=True):
-            full[a] = value
+        full = replaced(rest, wanted, selected)
         out, aux = with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
         (leaves, tree), (more, aux_tree) = jax.tree.flatten(out), jax.tree.flatten(aux)
         out_trees.append(_Returned(tree, len(leaves), aux_tree if has_aux else None))
@@ -212,7 +219,6 @@ def _program(
         constants=tuple(flattener.constants),
         equations=tuple(equations),
         outputs=tuple(outputs[:num_out]),
-        vertex_variables=tuple(o for e in equations for o in e.outputs if o is not None),
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=returned.tree,

@@ -26,7 +26,7 @@ def _run(
 
     def run(*args: Any) -> list[Any]:
         variables: dict[Var, Any] = dict(zip(inputs, map(jnp.asarray, args), strict=True))
-        read = walk.run(equations, variables, walk.apply, lambda a: jnp.asarray(a.value))
+        read = walk.run(equations, variables, walk.apply, lambda a: jnp.asarray(a.val))
         return [read(o) for o in outputs]
 
     # In jit no ref is ever made for real: JAX's rules bind the zero tangents of integers.
@@ -48,7 +48,7 @@ def fold_refs(
         return list(equations)
     first, end = touching[0], touching[-1] + 1
     outside = [*equations[:first], *equations[end:]]
-    read = {a for e in outside for a in e.inputs if isinstance(a, Var)}
+    read = {a for e in outside for a in e.invars if isinstance(a, Var)}
     read |= {a for a in results if isinstance(a, Var)}
     folded = _equation(equations[first:end], read, avals)
     return [*equations[:first], folded, *equations[end:]]
@@ -63,10 +63,10 @@ def _touches(equation: Equation) -> bool:
 
 def _equation(members: Sequence[Equation], read: set[Var], avals: Sequence[Any]) -> Equation:
     """Combines equations into one, with the results that other equations read."""
-    produced = {s for e in members for s in e.outputs if s is not None}
+    produced = {s for e in members for s in e.outvars if s is not None}
     inputs = tuple(
         dict.fromkeys(
-            a for e in members for a in e.inputs if isinstance(a, Var) and a not in produced
+            a for e in members for a in e.invars if isinstance(a, Var) and a not in produced
         )
     )
     outputs = tuple(sorted(produced & read))

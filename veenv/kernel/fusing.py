@@ -34,7 +34,7 @@ from veenv.kernel.price import (
 )
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.rules import walk
-from veenv.rules.base import is_differentiable, is_key, merge_leaves, split_leaves
+from veenv.rules.base import is_differentiable, is_key, merge_leaves, replaced, split_leaves
 from veenv.rules.definitions import with_definitions
 
 if TYPE_CHECKING:
@@ -63,20 +63,12 @@ def _from_plain(x: Any, like: Any) -> Any:
     return jax.lax.complex(x[..., 0], x[..., 1]) if jnp.iscomplexobj(like) else x
 
 
-class _Depends(walk.Domain[bool]):
+class _Depends(walk.Flags):
     """A dependence analysis of values on the operands."""
-
-    def constant(self, value: Any) -> bool:
-        """A constant does not."""
-        return False
 
     def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
         """Results of what depends do."""
         return [any(ins)] * len(equation.outvars)
-
-    def join(self, a: bool, b: bool) -> bool:
-        """Returns the union of dependences."""
-        return a or b
 
     def chosen(self, test: Callable[[], bool], results: list[bool]) -> list[bool]:
         """Returns the dependence of a choice: that of its condition, too."""
@@ -253,10 +245,8 @@ def trace_leaves(
 
     @functools.wraps(fun)  # JAX's errors name the user's function, its line and its arguments
     def flat(*args: Any, **kwargs: Any) -> list[Any]:
-        full = list(leaves)
-        for k, value in zip(dynamic, jax.tree.leaves((args, kwargs)), strict=True):
-            full[k] = _from_plain(value, leaves[k])
-        args, kwargs = jax.tree.unflatten(tree, full)
+        values = map(_from_plain, jax.tree.leaves((args, kwargs)), (leaves[k] for k in dynamic))
+        args, kwargs = jax.tree.unflatten(tree, replaced(leaves, dynamic, values))
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
         static, arrays = split_leaves(outs)
         leaves_of.append((out_tree, tuple(map(jax.typeof, arrays)), static))

@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.kernel.scalar_program import ScalarProgram
+from veenv.rules.base import replaced
 
 if TYPE_CHECKING:
     from veenv.kernel.cpu.records import Finished
@@ -240,8 +241,7 @@ def _jvp(
     fun = kernel.batched_xla([jax.typeof(p) for p in primals])
 
     def of_active(*values: Any) -> Sequence[Any]:
-        known = dict(zip(active, values, strict=True))
-        return fun(*(known.get(k, x) for k, x in enumerate(primals)))
+        return fun(*replaced(primals, active, values))
 
     outs, slopes = jax.jvp(
         of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)
@@ -261,8 +261,7 @@ def _pushed(
 
     def along(operands: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         def of_active(*values: Any) -> list[Any]:
-            tangent_of = dict(zip(active, values, strict=True))
-            outs = kernel.xla(*(tangent_of.get(k, x) for k, x in enumerate(operands[:count])))
+            outs = kernel.xla(*replaced(operands[:count], active, values))
             return [outs[k] for k in active_outputs]
 
         return of_active, [operands[k] for k in active]
@@ -297,9 +296,8 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
     def pulled(*operands: Any) -> Sequence[Any]:
         values = dict(zip(known, operands, strict=False))
         if kernel.pulled is not None:
-            rows = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
-            for k, row in zip(present, operands[len(known) :], strict=True):
-                rows[k] = row
+            zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in outputs]
+            rows = replaced(zeros, present, operands[len(known) :])
             pulled = kernel.pulled([values.get(k) for k in range(len(args))], rows)
             return [pulled[k - len(args)] for k in unknown]
 

@@ -352,11 +352,6 @@ class ScalarProgram:
         sums = [op for _, op in floats if op.name in ("add", "sub")]
         return sum(not alone.isdisjoint(op.args) for op in sums)
 
-    def count(self, *names: str) -> int:
-        """Counts the operations with one of these names (of calls: the function's)."""
-        every = (op for part, _ in self.parts() for op in part.ops)
-        return sum((op.attr if op.name == "call" else op.name) in names for op in every)
-
     @remembered
     def digest(self) -> str:
         """A hash of everything that decides what the program computes."""

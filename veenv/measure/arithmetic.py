@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from veenv.rules import walk
+from veenv.rules.axes import Product
 from veenv.rules.table import facts
 
 
@@ -23,8 +24,7 @@ def multiplications_in(jaxpr: Any) -> int:
         if known.multiplies:
             total += size
         elif known.form == "dot":
-            contracted = eqn.params["dimension_numbers"][0][0]
-            total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+            total += size * Product.of(eqn).terms(eqn)
     return total
 
 
@@ -41,6 +41,5 @@ def additions_in(jaxpr: Any) -> int:
         elif known.sums:
             total += prod(eqn.invars[0].aval.shape) - size
         elif known.form == "dot":
-            contracted = eqn.params["dimension_numbers"][0][0]
-            total += size * (prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
+            total += size * (Product.of(eqn).terms(eqn) - 1)
     return total

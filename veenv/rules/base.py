@@ -22,6 +22,7 @@ from jax import Array
 from jax.export import is_symbolic_dim
 
 from veenv import _compat
+from veenv._support import setting
 from veenv.linear.linear_map import LinearMap, Same
 from veenv.structure.structure import Structure
 
@@ -240,17 +241,27 @@ def merge_leaves(rest: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
     return [rest[k] if k in rest else next(remaining) for k in range(len(rest) + len(arrays))]
 
 
+def replaced(values: Iterable[Any], places: Iterable[int], by: Iterable[Any]) -> list[Any]:
+    """Returns values of which those at some places are others.
+
+    Examples:
+      >>> replaced("abc", [2, 0], "xy")
+      ['y', 'b', 'x']
+    """
+    full = list(values)
+    for k, value in zip(places, by, strict=True):
+        full[k] = value
+    return full
+
+
 _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", default=None)
 
 
 @contextmanager
 def memoised() -> Iterator[None]:
     """Has functions of equal equations traced once, as long as one trace lasts."""
-    token = _known.set({})
-    try:
+    with setting(_known, {}):
         yield
-    finally:
-        _known.reset(token)
 
 
 def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
+from veenv.linear.linear_map import drop_ones
 from veenv.rules import walk
 from veenv.rules.axes import Product
 from veenv.rules.base import Partial, Row, Site, Values, register
@@ -91,13 +92,10 @@ def _by_operand(site: Site, i: int) -> Partial:
     def values(ins: Values, _outs: Values) -> Array:
         summed = [j for _, j in sorted(zip(axes.summed[i], axes.summed[other], strict=True))]
         order = [*axes.batch[other], *axes.free[other], *summed]
-        return _drop_ones(lax.transpose(jnp.asarray(ins[other]), order))
+        x = lax.transpose(jnp.asarray(ins[other]), order)
+        return lax.reshape(x, drop_ones(x.shape))
 
     return Partial(structure, structure, values)
-
-
-def _drop_ones(x: Array) -> Array:
-    return lax.reshape(x, [n for n in x.shape if n != 1])
 
 
 @register("reduce", "reduce_window")

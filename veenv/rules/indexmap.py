@@ -25,6 +25,11 @@ def numbered(shape: Sequence[int], start: int = 0) -> np.ndarray:
     return np.arange(start, start + prod(shape)).reshape(shape)
 
 
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the distance in flat index between neighbours along each axis."""
+    return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
 def move_elements(
     name: str, params: Any, ins: Sequence[np.ndarray], shape: Sequence[int]
 ) -> list[np.ndarray] | None:
@@ -215,7 +220,7 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
     indexed = "dimension_numbers" in equation.params
     first = 1 if indexed or facts(name).form == "take" else 2
-    indices = [known(a) for a in equation.inputs[first : 2 if indexed else None]]
+    indices = [known(a) for a in equation.invars[first : 2 if indexed else None]]
     known_indices = [i for i in indices if i is not None]
     if len(known_indices) < len(indices):
         return None

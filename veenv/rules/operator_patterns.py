@@ -171,8 +171,7 @@ def products(equation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups, batches = params["feature_group_count"], params["batch_group_count"]
     inside, weights, results = (
-        np.arange(prod(shape)).reshape(shape).transpose(spec)
-        for shape, spec in zip(shapes, specs, strict=True)
+        numbered(shape).transpose(spec) for shape, spec in zip(shapes, specs, strict=True)
     )  # batch, channel, places; the kernel's out channel, in channel, places
     per_group, per_batch = weights.shape[0] // groups, weights.shape[0] // batches
     terms = []

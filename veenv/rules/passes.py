@@ -23,6 +23,7 @@ from veenv.rules.base import (
     from_real,
     is_differentiable,
     remembered,
+    replaced,
     replayed,
     to_real,
 )
@@ -105,10 +106,7 @@ def active_function(site: Site, at: Values) -> ActiveFunction:
     at = [jnp.asarray(x) if isinstance(x, np.ndarray) and x.dtype != float0 else x for x in at]
 
     def results_of(*values: Array) -> tuple[Several, list[Any]]:
-        full = list(at)
-        for n, value in zip(active, values, strict=True):
-            full[n] = value
-        every = _compat.bind(site.primitive, site.params, full)
+        every = _compat.bind(site.primitive, site.params, replaced(at, active, values))
         return tuple(every[k] for k in site.results), every
 
     return ActiveFunction(active, [jnp.asarray(at[n]) for n in active], results_of)
@@ -195,10 +193,7 @@ def _along(site: Site, active: ActiveFunction, which: int, t: Array) -> Several:
     varied = range(len(primals)) if told or _is_solve(site) else [position]
 
     def along(*values: Array) -> Several:
-        full = list(primals)
-        for n, value in zip(varied, values, strict=True):
-            full[n] = value
-        return active.requested(*full)
+        return active.requested(*replaced(primals, varied, values))
 
     here, towards = (tuple(x[n] for n in varied) for x in (primals, tangents))
     pushed = jax.jvp(along, here, towards)[1]
@@ -212,9 +207,8 @@ def results_and_pullback(site: Site, at: Values) -> tuple[Sequence[Any], Callabl
 
     def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
         of = range(len(requested)) if of is None else of
-        full = [jnp.zeros_like(x) for x in requested]
-        for k, g in zip(of, _to_jax(site, of, cotangents), strict=True):
-            full[k] = g
+        zeros = [jnp.zeros_like(x) for x in requested]
+        full = replaced(zeros, of, _to_jax(site, of, cotangents))
         return _from_jax(site, active, back(tuple(full)))
 
     return every, pull
@@ -229,13 +223,9 @@ def _linear(active: ActiveFunction) -> tuple[Sequence[Any], ActiveFunction]:
 
 
 def _silent(value: Any) -> Any:
-    """Returns parameters of an equation without the effects of their bodies."""
-    if isinstance(value, dict):
-        return {name: _silent(x) for name, x in value.items()}
-    if isinstance(value, (tuple, list)):
-        return getattr(value, "_make", type(value))(map(_silent, value))
+    """Returns a jaxpr without its effects."""
     body = _compat.open_jaxpr(value)
-    if not (hasattr(body, "eqns") and _compat.effects_of(body)):
+    if not _compat.effects_of(body):
         return value
 
     def step(equation: Any, ins: list[Any]) -> Sequence[Any]:
@@ -243,7 +233,7 @@ def _silent(value: Any) -> Any:
             return walk.apply(equation, ins)
         if all(map(_compat.is_dropped, equation.outvars)):
             return [None] * len(equation.outvars)
-        return _compat.bind(equation.primitive, _silent(equation.params), ins)
+        return _compat.bind(equation.primitive, walk.with_bodies(equation.params, _silent), ins)
 
     consts, shapes = getattr(value, "consts", ()), (_compat.abstract(v.aval) for v in body.invars)
     return jax.make_jaxpr(lambda *args: walk.results(body, (*consts, *args), step))(*shapes)
@@ -272,7 +262,7 @@ def passes_at(site: Site, at: Values) -> Passes:
     if ways == "backward":
         every, pull = results_and_pullback(site, at)
         return Passes(ways, push, pull, every)
-    silent = replace(site, params=_silent(site.params), effects=False)
+    silent = replace(site, params=walk.with_bodies(site.params, _silent), effects=False)
     if ways == "forward" or _is_silent(silent, at):
         every = _compat.bind(site.primitive, site.params, at)
         return Passes(ways, _pushforward(silent, at), pullback(silent, at), every)
@@ -287,7 +277,7 @@ def is_forward_only(site: Site) -> bool:
 
     def at(*values: Any) -> None:
         ways = _ways(site, active_function(site, values))
-        silent = replace(site, params=_silent(site.params))
+        silent = replace(site, params=walk.with_bodies(site.params, _silent))
         forward_only.append(ways == "forward" and not _is_silent(silent, values))
 
     with suppress(*REFUSALS):  # said where it is pushed forward

@@ -93,6 +93,16 @@ def inside(
         yield from every(body, enters)
 
 
+def with_bodies(value: Any, changed: Callable[[Any], Any]) -> Any:
+    """Returns parameters of an equation, or one, with each jaxpr among them changed."""
+    if isinstance(value, dict):
+        return {name: with_bodies(x, changed) for name, x in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = (with_bodies(x, changed) for x in value)
+        return getattr(value, "_make", type(value))(parts)
+    return changed(value) if hasattr(_compat.open_jaxpr(value), "eqns") else value
+
+
 def holds(jaxpr: Any, names: Container[str]) -> bool:
     """Returns whether a jaxpr has equations of primitives of these names, in any depth."""
     return any(equation.primitive.name in names for equation in every(jaxpr))
@@ -320,3 +330,15 @@ class Domain(Generic[V]):
             self.turned(loop, turn)
             carry = after
         raise AssertionError("unreachable")
+
+
+class Flags(Domain[bool]):
+    """Which values have a property that constants lack, and what comes of either of two has."""
+
+    def constant(self, value: Any) -> bool:
+        """Returns False."""
+        return False
+
+    def join(self, a: bool, b: bool) -> bool:
+        """Returns whether either value has the property."""
+        return a or b

@@ -24,6 +24,7 @@ from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import as_path, parse_object, write_bytes
 from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
+from veenv.rules.base import merge_leaves, split_leaves
 from veenv.search.api import parse_method, search
 from veenv.tasks.evaluation_sets import evaluation_set, reference, set_names
 
@@ -35,7 +36,6 @@ One with parameters `state` or `params` is given the states [B, ...] and the gra
 POLICIES = "veenv.policies"
 """Entry-point group in which an installed package reads policies from files and folders."""
 SAMPLES, BUDGET = 32, "10s"
-_ARRAYS = (jax.Array, np.ndarray)
 _RESAMPLES = 2000  # of the bootstrap: its quantiles then vary by about one part in a hundred
 
 
@@ -361,9 +361,8 @@ def _sampled(
     env, graph = played.env, played.graphs[index]
     key = jax.random.fold_in(jax.random.key(seed), index)
     leaves, tree = jax.tree.flatten(policy)
-    arrays = [x if isinstance(x, _ARRAYS) else None for x in leaves]
-    fixed = tuple(None if isinstance(x, _ARRAYS) else x for x in leaves)
-    games = _games_of(env, samples, tree, fixed)
+    fixed, arrays = split_leaves(leaves, (jax.Array, np.ndarray))
+    games = _games_of(env, samples, tree, tuple(fixed.items()))
     cost, order, complete = jax.device_get(games(arrays, key, played.task(index)))
     if not complete.all():
         raise ValueError(
@@ -378,15 +377,14 @@ def _sampled(
 
 
 @lru_cache(maxsize=8)
-def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -> Any:
+def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[tuple[int, Any], ...]) -> Any:
     """Compiles whole episodes side by side: costs, orders and whether each has ended.
 
     A policy comes as a pytree without its arrays, which are an argument of what is returned.
     """
 
     def games(arrays: Sequence[Any], key: Any, params: Any) -> Any:
-        leaves = [y if x is None else x for x, y in zip(arrays, fixed, strict=True)]
-        policy = jax.tree.unflatten(tree, leaves)
+        policy = jax.tree.unflatten(tree, merge_leaves(dict(fixed), arrays))
         asked = inspect.signature(policy).parameters
         first = env.init(params)
         state = jax.tree.map(lambda x: jnp.broadcast_to(x, (samples, *jnp.shape(x))), first)

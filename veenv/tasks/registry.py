@@ -1,12 +1,12 @@
 """Look-up of tasks by name."""
 
 import difflib
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from veenv import _gymnasium
+from veenv.graph.program import plain_argnums
 from veenv.tasks import (
     batched,
     black_scholes,
@@ -159,10 +159,7 @@ def register_task(
             f"example_args of task {name!r} must be (or return) a tuple with one entry for each "
             f"argument, got {type(point).__name__}"
         )
-    try:
-        wanted: int | tuple[int, ...] = operator.index(argnums)  # type: ignore[arg-type]
-    except TypeError:
-        wanted = tuple(map(operator.index, argnums))  # type: ignore[arg-type]
+    wanted = plain_argnums(argnums)
     for argnum in (wanted,) if isinstance(wanted, int) else wanted:
         if not -len(point) <= argnum < len(point):
             raise ValueError(

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.agents.conftest import trained_beside_random
 from veenv.agents.config.args import parse_training
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.distributions import MASKED_LOGIT
 from veenv.agents.ppo.trainer import PPO
 from veenv.agents.training.inputs import make_trainer as choose_trainer
-from veenv.agents.training.learner import Learner
-from veenv.agents.training.loop import train
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 
@@ -157,18 +156,12 @@ def test_a_window_is_what_the_network_reads(both):
 
 @pytest.mark.slow
 def test_alphazero_beats_best_of_n_random_play(tangle_task):
-    graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=8, steps=1_500, hidden=16)
     trainer = make_trainer(config, SearchConfig(8, 8), tangle_task)
-    learner = Learner(trainer)
-    last = list(train(learner))[-1]
-    best = learner.best
-    episodes = last.steps // len(graph.eliminable)
-    final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
-    random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
+    best, mean, random_best, random_mean = trained_beside_random(trainer)
     assert best.cost("tangle") < random_best
-    assert last.measured["mean_cost"]["tangle"] < 0.5 * random_mean + 0.5 * random_best
-    assert graph.cost(best["tangle"].ids) == best.cost("tangle")
+    assert mean < 0.5 * random_mean + 0.5 * random_best
+    assert tangle_task.graphs[0].cost(best["tangle"].ids) == best.cost("tangle")
 
 
 @pytest.mark.parametrize(

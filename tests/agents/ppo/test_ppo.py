@@ -9,17 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.agents.conftest import SHARED
+from tests.agents.conftest import SHARED, trained_beside_random
 from veenv.agents.config.ppo import PPOConfig
 from veenv.agents.devices import place
 from veenv.agents.ppo.ppo import make_batch, make_loss
 from veenv.agents.ppo.rollouts import Episodes, cheapest
 from veenv.agents.ppo.trainer import Trainer
 from veenv.agents.ppo.updates import fit, minibatch_indices
-from veenv.agents.training.learner import Learner
-from veenv.agents.training.loop import train
 from veenv.env import WideCount
-from veenv.env.random_play import random_episodes
 
 CONFIG = dataclasses.replace(SHARED, steps=100)
 
@@ -112,15 +109,9 @@ def test_train_step_is_deterministic_and_compiles_once(trainer, both):
 @pytest.mark.slow
 @pytest.mark.usefixtures("optimised")
 def test_ppo_beats_best_of_n_random_play(tangle_task):
-    graph, env = tangle_task.graphs[0], tangle_task.env
-    config = PPOConfig(num_envs=16, steps=20_000, hidden=16)
-    learner = Learner(Trainer(config, tangle_task))
-    last = list(train(learner))[-1]
-    best = learner.best
-    episodes = last.steps // len(graph.eliminable)
-    final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
-    random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
+    trainer = Trainer(PPOConfig(num_envs=16, steps=20_000, hidden=16), tangle_task)
+    best, mean, random_best, random_mean = trained_beside_random(trainer)
     assert best.cost("tangle") < random_best
     # The policy itself has learned, not only its luckiest episode.
-    assert last.measured["mean_cost"]["tangle"] < 0.6 * random_mean + 0.4 * random_best
-    assert graph.cost(best["tangle"].ids) == best.cost("tangle")
+    assert mean < 0.6 * random_mean + 0.4 * random_best
+    assert tangle_task.graphs[0].cost(best["tangle"].ids) == best.cost("tangle")

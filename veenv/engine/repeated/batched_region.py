@@ -92,10 +92,10 @@ class BatchedRegion:
         values.update(self.fixed)
         for line in self.lines:
             equation = line.equation
-            ins = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
+            ins = [a.val if isinstance(a, Literal) else values[a] for a in equation.invars]
             assert line.run is not None
             results = line.run(ins)
-            values.update(zip(equation.outputs, results, strict=True))
+            values.update(zip(equation.outvars, results, strict=True))
         every = [values[v].reshape(without(values[v].shape, axes)) for v, axes in self.results]
         discrete = [x for k, x in enumerate(every) if k not in self.smooth]
         return [every[k] for k in self.smooth], discrete

@@ -82,12 +82,12 @@ def _gathers(search: Search) -> _Gathers:
     """Returns all gathers of rows in a program."""
     gathers: dict[int, dict[int, _Gather]] = defaultdict(dict)
     for e in search.program.equations:
-        form, (v, *indices) = facts(e.primitive.name).form, e.inputs or (None,)
+        form, (v, *indices) = facts(e.primitive.name).form, e.invars or (None,)
         size = sum(a.size for a in e.out_avals)
         if not isinstance(v, int) or v in indices or size > limits.LISTED:
             continue
         if form == "take" or (form == "move" and not indices):
-            for out, places in zip(e.outputs, sources(e, search.known) or (), strict=False):
+            for out, places in zip(e.outvars, sources(e, search.known) or (), strict=False):
                 along = out and search.longest(out)
                 t = along is not None and _gather(v, along, places, e.in_avals[0].shape)
                 if out and t:
@@ -120,14 +120,14 @@ def _stage(
 ) -> BatchedRegion | None:
     """Returns the region that computes a variable row by row, if only gathers read it."""
     equations, (axis, *other_axes) = search.program.equations, {t.axis for t in gathers.values()}
-    outputs = *search.program.outputs, *(search.program.aux or ((),))[0]
-    gathered = {o for k in readers[v] for o in equations[k].outputs if o is not None}
+    outputs = search.program.returned
+    gathered = {o for k in readers[v] for o in equations[k].outvars if o is not None}
     if other_axes or v in outputs or not gathered <= gathers.keys():
         return None
     inside: dict[int, RegionEquation] = {}
     wanted = {v}
     for k in range(min(readers[v]) - 1, -1, -1):
-        outs = [o for o in equations[k].outputs if o is not None]
+        outs = [o for o in equations[k].outvars if o is not None]
         if wanted.isdisjoint(outs) or not wanted.isdisjoint(outputs):
             continue
         line = search.line(k, (v, axis))
@@ -165,9 +165,9 @@ class _GathersFirst(Rewriting):
         self._indices: dict[Any, Literal] = {}
 
     def rewrite(self, e: Equation) -> Sequence[Any] | None:
-        if self._chosen.isdisjoint(e.outputs):
+        if self._chosen.isdisjoint(e.outvars):
             return None
-        return [None if v is None else self._rewritten(self._every[v], e) for v in e.outputs]
+        return [None if v is None else self._rewritten(self._every[v], e) for v in e.outvars]
 
     def _rewritten(self, t: _Gather, e: Equation) -> Any:
         if t.key not in self._values:
@@ -212,8 +212,6 @@ class _GathersFirst(Rewriting):
         return self._traced(gathered, [self.read(t.variable), index], e)
 
     def _traced(self, fun: Callable[..., Any], operands: Sequence[Any], e: Equation) -> Any:
-        avals = [
-            jax.typeof(a.value) if isinstance(a, Literal) else self._avals[a] for a in operands
-        ]
+        avals = [jax.typeof(a.val) if isinstance(a, Literal) else self._avals[a] for a in operands]
         body = trace(fun, [*map(_compat.abstract, avals)], argnums=range(len(operands)))
         return self.inline(body, operands, e.source)[0]

@@ -50,17 +50,12 @@ def _replaced(jacobian: Jacobian, program: Program, region: BatchedRegion) -> Pr
         region.lines[0].equation.source,
     )
     every = _ordered([e for e in program.equations if id(e) not in outlined], one)
-    return replace(
-        program,
-        equations=tuple(every),
-        avals=(*program.avals, *avals),
-        vertex_variables=tuple(o for e in every for o in e.outputs if o is not None),
-    )
+    return replace(program, equations=tuple(every), avals=(*program.avals, *avals))
 
 
 def _ordered(rest: Sequence[Equation], one: Equation) -> list[Equation]:
     """Inserts an equation after what it needs and before what needs it."""
-    after = {v for v in one.outputs if v is not None}
+    after = {v for v in one.outvars if v is not None}
     before: list[Equation] = []
     later: list[Equation] = []
     for e in rest:
@@ -68,5 +63,5 @@ def _ordered(rest: Sequence[Equation], one: Equation) -> list[Equation]:
             before.append(e)
         else:
             later.append(e)
-            after.update(v for v in e.outputs if v is not None)
+            after.update(v for v in e.outvars if v is not None)
     return [*before, one, *later]

@@ -206,8 +206,8 @@ def _body_classes(equation: Any) -> Classes:
         avals, body = closed.in_avals, _program(closed)
         for e in body.equations:
             for mapping in batch_mappings(e):
-                axes = (*mapping.ins, *[mapping.out] * len(e.outputs))
-                ends = zip((*e.inputs, *e.outputs), axes, strict=False)
+                axes = (*mapping.ins, *[mapping.out] * len(e.outvars))
+                ends = zip((*e.invars, *e.outvars), axes, strict=False)
                 every = [(number, v, j) for v, j in ends if isinstance(v, int) and j is not None]
                 for other in every[1:]:
                     classes.join(other, every[0])
@@ -328,5 +328,5 @@ def indices(e: Equation) -> list[int]:
     known = facts(e.primitive.name)
     if known.form not in ("take", "put"):
         return []
-    every = enumerate(e.inputs)
+    every = enumerate(e.invars)
     return [a for k, a in every if k > 0 and k != known.updates and isinstance(a, int)]

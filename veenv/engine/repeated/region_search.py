@@ -60,17 +60,17 @@ class Search:
             return []
         mappings = []
         for mapping in batch_mappings(e):
-            pairs = zip(e.inputs, mapping.ins, strict=True)
+            pairs = zip(e.invars, mapping.ins, strict=True)
             active = [(a, j) for a, j in pairs if isinstance(a, int) and a in self._active]
             if all(j is not None for _, j in active):
                 mappings.append(mapping)
-                outs = [(v, mapping.out) for v in e.outputs if v is not None]
+                outs = [(v, mapping.out) for v in e.outvars if v is not None]
                 for other in (*active, *outs):
                     self._classes.join(other, outs[0] if outs else other)
         return mappings
 
     def _class_of(self, k: int, mapping: AxisMapping) -> Any:
-        outs = [v for v in self.program.equations[k].outputs if v is not None]
+        outs = [v for v in self.program.equations[k].outvars if v is not None]
         return self._classes((outs[0], mapping.out)) if outs else None
 
     def _in(self, k: int, chosen: Sequence[Any]) -> RegionEquation | None:
@@ -79,7 +79,7 @@ class Search:
         mappings = [[t for t in self._mappings[k] if self._class_of(k, t) == one] for one in chosen]
         if any(len(candidates) != 1 for candidates in mappings):
             return None
-        ins = tuple(tuple(t.ins[i] for (t,) in mappings) for i in range(len(e.inputs)))
+        ins = tuple(tuple(t.ins[i] for (t,) in mappings) for i in range(len(e.invars)))
         return RegionEquation(e, tuple(t.out for (t,) in mappings), ins)
 
     def line(self, k: int, along: tuple[int, int]) -> RegionEquation | None:
@@ -157,11 +157,11 @@ class Search:
         level: dict[int, int] = {}
         stages: dict[int, list[int]] = {}
         for k, e in enumerate(self.program.equations):
-            operands = [a for a in e.inputs if isinstance(a, int)]
+            operands = [a for a in e.invars if isinstance(a, int)]
             inside = k in lines
             ranks = [stage_of[a] if inside and a in stage_of else level.get(a, 0) for a in operands]
             here = max(ranks, default=0)
-            outs = [v for v in e.outputs if v is not None]
+            outs = [v for v in e.outvars if v is not None]
             level.update(dict.fromkeys(outs, here + inside))
             if inside:
                 stage_of.update(dict.fromkeys(outs, here))
@@ -174,13 +174,13 @@ class Search:
         computed: dict[int, Axes] = {}
         operands: dict[int, Axes] = {}
         for line in lines:
-            for a, axes in zip(line.equation.inputs, line.ins, strict=True):
+            for a, axes in zip(line.equation.invars, line.ins, strict=True):
                 if isinstance(a, int) and computed.get(a, operands.setdefault(a, axes)) != axes:
                     return None
-            computed.update((v, line.out) for v in line.equation.outputs if v is not None)
+            computed.update((v, line.out) for v in line.equation.outvars if v is not None)
         inside = {id(line.equation) for line in lines}
         read = {v for e in program.equations if id(e) not in inside for v in walk.operands(e)}
-        read.update(o for o in (*program.outputs, *(program.aux or ((),))[0]) if isinstance(o, int))
+        read.update(o for o in program.returned if isinstance(o, int))
         results = tuple((v, axes) for v, axes in computed.items() if v in read)
         fixed = self._fixed((v, axes) for v, axes in operands.items() if v not in computed)
         outside = tuple((v, axes) for v, axes in operands.items() if v not in {*computed, *fixed})

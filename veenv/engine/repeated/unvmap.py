@@ -54,13 +54,13 @@ class Rewriting:
 
     def put(self, e: Equation) -> None:
         """Adds an equation, or what it is rewritten as."""
-        e = replace(e, inputs=tuple(map(self.read, e.inputs)))
+        e = replace(e, invars=tuple(map(self.read, e.invars)))
         replacements = self.rewrite(e)
         if replacements is None:
             self._equations.append(e)
             return
         self._alias.update(
-            (v, a) for v, a in zip(e.outputs, replacements, strict=True) if v is not None
+            (v, a) for v, a in zip(e.outvars, replacements, strict=True) if v is not None
         )
 
     def inline(self, body: Program, operands: Sequence[Atom], source: str) -> list[Atom]:
@@ -71,14 +71,14 @@ class Rewriting:
             return self.read(known[atom]) if isinstance(atom, int) else atom
 
         for equation in body.equations:
-            inputs = tuple(map(read, equation.inputs))
-            for v in equation.outputs:
+            invars = tuple(map(read, equation.invars))
+            for v in equation.outvars:
                 if v is not None:
                     known[v] = len(self._avals)
                     self._avals.append(body.avals[v])
-            outputs = tuple(None if v is None else known[v] for v in equation.outputs)
+            outvars = tuple(None if v is None else known[v] for v in equation.outvars)
             self.put(
-                replace(equation, inputs=inputs, outputs=outputs, source=equation.source or source)
+                replace(equation, invars=invars, outvars=outvars, source=equation.source or source)
             )  # pyright: ignore[reportArgumentType]
         return [read(out) for out in body.outputs]
 
@@ -87,11 +87,10 @@ class Rewriting:
         program = self._program
         for e in program.equations:
             self.put(e)
-        outputs = *program.outputs, *(program.aux[0] if program.aux else ())
-        equations = walk.needed(self._equations, map(self.read, outputs))
+        equations = walk.needed(self._equations, map(self.read, program.returned))
         first = program.num_inputs + len(program.constants)
-        operands = (a for e in equations for a in e.inputs if isinstance(a, Literal))
-        arrays = {id(a): a for a in operands if np.ndim(a.value)}
+        operands = (a for e in equations for a in e.invars if isinstance(a, Literal))
+        arrays = {id(a): a for a in operands if np.ndim(a.val)}
         numbers = {key: first + k for k, key in enumerate(arrays)}
 
         def name(atom: Atom) -> Any:
@@ -103,19 +102,18 @@ class Rewriting:
         renamed = tuple(
             replace(
                 e,
-                inputs=tuple(map(name, e.inputs)),
-                outputs=tuple(None if v is None else name(v) for v in e.outputs),
+                invars=tuple(map(name, e.invars)),
+                outvars=tuple(None if v is None else name(v) for v in e.outvars),
             )
             for e in equations
         )
-        values = [a.value for a in arrays.values()]
+        values = [a.val for a in arrays.values()]
         return replace(
             program,
             constants=(*program.constants, *values),
             equations=renamed,
             avals=(*self._avals[:first], *map(jax.typeof, values), *self._avals[first:]),
             outputs=tuple(map(name, program.outputs)),
-            vertex_variables=tuple(v for e in renamed for v in e.outputs if v is not None),
             aux=program.aux and (tuple(map(name, program.aux[0])), *program.aux[1:]),
         )
 
@@ -141,7 +139,7 @@ def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
     every = jax.vmap(core.jaxpr_as_fun(closed), axes, axis_size=loop.length)
     program = trace(every, avals, argnums=tuple(range(len(avals))))
     more = _num_loops(program.equations) > _num_loops(closed)  # a callback became a loop
-    return None if more else (program, e.inputs)
+    return None if more else (program, e.invars)
 
 
 def _num_loops(of: Any) -> int:

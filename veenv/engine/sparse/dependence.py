@@ -51,7 +51,7 @@ def dependent_places(
     """Returns the places of a loop's or branch's partial; None where that takes too long."""
     result, operand = ways
     shape = equation.in_avals[operand].shape
-    size, by = prod(shape), equation.inputs[operand]
+    size, by = prod(shape), equation.invars[operand]
     if size**2 > limits.FEW * limits.TABLE:
         return None
     width = max(1, limits.TABLE // max(1, size, prod(equation.out_avals[result].shape)))
@@ -59,7 +59,7 @@ def dependent_places(
     for start in range(0, size, width):  # the operand in chunks
         seed = np.eye(size, min(width, size - start), -start, dtype=bool)
         several = _Variable(seed.reshape(*shape, -1))
-        operands = [several if a == by else _Variable(value=known(a)) for a in equation.inputs]
+        operands = [several if a == by else _Variable(value=known(a)) for a in equation.invars]
         try:
             reach = _Follower(seed.shape[1]).equation(equation, operands)[result].reach
         except _TooManyError:

@@ -34,7 +34,8 @@ from veenv.engine.sparse.pattern import (
     padded,
     placed,
 )
-from veenv.engine.sparse.summands import Term, numbered_entries, offsets_of, strides_of, term
+from veenv.engine.sparse.summands import Term, numbered_entries, offsets_of, term
+from veenv.rules.indexmap import strides_of
 from veenv.structure.structure import FREE
 
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]

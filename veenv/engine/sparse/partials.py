@@ -66,7 +66,7 @@ class Around:
 
     def inside(self, equation: Equation, program: Program) -> Around:
         """Returns the context of a rule's program, whose first constants are the operands."""
-        return replace(self, known=Known(program, self.known, equation.inputs))
+        return replace(self, known=Known(program, self.known, equation.invars))
 
 
 def index_arrays(
@@ -125,7 +125,7 @@ def _move(
     if (of_part := getattr(equation.primitive, "entries", None)) is not None:  # a batched region
         return of_part(result, operand, e)
     if facts(name).selects:
-        chosen = _let_through(equation, operand, known(equation.inputs[0]))
+        chosen = _let_through(equation, operand, known(equation.invars[0]))
         return None if chosen is None else entries.selected(chosen, shapes[1], e.dtype)
     if isinstance(e.link, Selection):
         return None
@@ -137,7 +137,7 @@ def _move(
     if facts(name).form == "sort" and s.unit:
         return _computed(e, shapes, blocks=around.blocks, adds=False)
     if facts(name).form == "convolution" and operand == 0:
-        known_kernel = convolution(equation, known(equation.inputs[1]), e.dtype)
+        known_kernel = convolution(equation, known(equation.invars[1]), e.dtype)
         return known_kernel or supported(equation, ways, e, around)
     if s.link is Link.OPERATOR:
         evaluated = supported(equation, ways, e, around)
@@ -182,8 +182,8 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
     A loop or branch may have the variable as several operands; any of them stands for all.
     """
     by, of = map(lin.program.variable, (elemental.source, elemental.target))
-    operands = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == by]
-    results = [k for k, v in enumerate(equation.outputs) if v == of]
+    operands = [i for i, a in enumerate(equation.invars) if isinstance(a, int) and a == by]
+    results = [k for k, v in enumerate(equation.outvars) if v == of]
     alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")
     return (results[0], operands[0]) if alone and len(results) == 1 else None
 
@@ -201,7 +201,7 @@ def _complex_move(
         return _turned(equation, operand, e, shapes, known)
     index_array = None
     if alike and facts(name).selects:
-        index_array = _let_through(equation, operand, known(equation.inputs[0]))
+        index_array = _let_through(equation, operand, known(equation.invars[0]))
     elif alike:
         index_array = sources_in(equation, operand, known)
     if index_array is not None:
@@ -217,7 +217,7 @@ def _turned(
     equation: Equation, operand: int, e: Edge, shapes: Shapes, known: Known
 ) -> Indexed | None:
     """Multiplies by a known complex factor, whose zero parts are left out."""
-    factor, shape = known(equation.inputs[1 - operand]), equation.out_avals[0].shape
+    factor, shape = known(equation.invars[1 - operand]), equation.out_avals[0].shape
     if factor is None or equation.in_avals[operand].shape != shape:
         return None
     re, im = (np.broadcast_to(x, shape).reshape(-1) for x in (np.real(factor), np.imag(factor)))
@@ -241,7 +241,7 @@ def _thin_product(
     known_of = facts(equation.primitive.name)
     if not (known_of.multiplies or known_of.form == "dot"):
         return None
-    factor = known.quickly(equation.inputs[1 - operand])
+    factor = known.quickly(equation.invars[1 - operand])
     if factor is None or not 0 < (nonzero := np.count_nonzero(factor)) <= most * factor.size:
         return None
     if nonzero == factor.size:

@@ -25,7 +25,7 @@ from veenv.engine.edge import (
 )
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
-from veenv.rules.indexmap import numbered
+from veenv.rules.indexmap import numbered, strides_of
 from veenv.structure import structure as algebra
 from veenv.structure.product import labels_of
 from veenv.structure.structure import FREE, Structure
@@ -215,11 +215,6 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     if there is not None:
         rows, cols = xp.where(there, rows, -1), xp.where(there, cols, -1)
     return rows.reshape(-1), cols.reshape(-1)
-
-
-def strides_of(shape: Sequence[int]) -> list[int]:
-    """Returns the distance in flat index between neighbours along each axis."""
-    return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
 def offsets_of(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:

@@ -52,7 +52,7 @@ def carried_out(closed: Any, called: Called) -> Carried:
     count, sites = len(jaxpr.constvars), []
 
     def run(*operands: Any) -> list[Any]:
-        return reader.flat(jaxpr, operands[:count], operands[count:], None, sites)
+        return reader.flat(jaxpr, operands, None, sites)
 
     variables = [*jaxpr.constvars, *jaxpr.invars]
     traced = jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in variables))
@@ -105,12 +105,12 @@ class _Reader:
             self._known[key] = equation, any(self._holds(e, is_one) for e in inside)
         return self._known[key][1]
 
-    def run(
-        self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Any], over: Any
-    ) -> tuple[_Values, _Found, bool]:
-        """The results, the calls, and whether it ends in one: then results are zeros."""
-        env = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, ins, strict=True))
+    def run(self, jaxpr: Any, values: Sequence[Any], over: Any) -> tuple[_Values, _Found, bool]:
+        """The results, the calls, and whether it ends in one: then results are zeros.
+
+        `values` are those of the constants, then of the operands.
+        """
+        env = dict(zip((*jaxpr.constvars, *jaxpr.invars), values, strict=True))
         calls: _Found = []
         read = lambda atom: atom.val if walk.is_literal(atom) else env[atom]  # noqa: E731
         for equation in jaxpr.eqns:
@@ -123,9 +123,9 @@ class _Reader:
             env.update(zip(equation.outvars, outs, strict=True))
         return list(map(read, jaxpr.outvars)), calls, False
 
-    def flat(self, jaxpr: Any, consts: Any, ins: Any, over: Any, sites: list[Any]) -> _Values:
+    def flat(self, jaxpr: Any, values: Any, over: Any, sites: list[Any]) -> _Values:
         """The results and behind them the calls, whose equations become `sites`."""
-        outs, calls, _ = self.run(jaxpr, consts, ins, over)
+        outs, calls, _ = self.run(jaxpr, values, over)
         sites[:] = [site for site, _ in calls]
         return [*outs, *(x for _, values in calls for x in values)]
 
@@ -153,8 +153,8 @@ class _Reader:
         if call is None:  # as it is: refused for what is in it
             return walk.apply(equation, ins), [], False
         inner, places = call
-        consts = getattr(inner, "consts", ())
-        return self.run(_compat.open_jaxpr(inner), consts, [ins[k] for k in places], over)
+        values = [*getattr(inner, "consts", ()), *(ins[k] for k in places)]
+        return self.run(_compat.open_jaxpr(inner), values, over)
 
     def _traced(self, closed: Any, ins: _Values, over: Any, within: bool) -> tuple[Any, list[Any]]:
         """A body as a function of operands and `over`, with the calls behind its results.
@@ -164,8 +164,8 @@ class _Reader:
         reader, sites = _Reader(self._called, self._known, within), []
 
         def run(ins: _Values, over: Any) -> _Values:
-            jaxpr, consts = _compat.open_jaxpr(closed), getattr(closed, "consts", ())
-            return reader.flat(jaxpr, consts, ins, over, sites)
+            values = [*getattr(closed, "consts", ()), *ins]
+            return reader.flat(_compat.open_jaxpr(closed), values, over, sites)
 
         traced = core.jaxpr_as_fun(jax.make_jaxpr(run)(ins, over))
         return lambda ins, over: traced(*ins, *([] if over is None else [over])), sites

@@ -17,6 +17,7 @@ import numpy as np
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, constant
 from veenv.kernel.scalar_program import INDEX, Buffer, Leaf, Loop, Routine, ScalarProgram
+from veenv.rules.indexmap import strides_of
 
 
 class Number(NamedTuple):
@@ -127,7 +128,7 @@ class Nest:
             few = few if (few != first).any() else first
         if few.size * limits.FEW > ids.size and constant(self.b, few) is None:
             return None
-        pairs = zip(_rows(few.shape), few.shape, strict=True)
+        pairs = zip(strides_of(few.shape), few.shape, strict=True)
         strides = tuple(row if count > 1 else 0 for row, count in pairs)
         return Matrix(self.array(few.ravel().tolist(), fixed=True), 0, strides, ids.shape)
 
@@ -392,7 +393,7 @@ def entrywise(
         if place is None:
             return None
         operands.append(place)
-    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, _rows(shape), shape)
+    out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, strides_of(shape), shape)
 
     def run(*index: Index) -> None:
         if len(index) < len(shape):
@@ -420,8 +421,3 @@ def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
 
     n.loop(0, rows, run)
     return n.entries(out)[:, 0]
-
-
-def _rows(shape: Sequence[int]) -> tuple[int, ...]:
-    """Distances along the axes of an array whose entries follow one another."""
-    return tuple(np.cumprod([1, *shape[:0:-1]])[::-1].tolist()) if shape else ()

@@ -32,6 +32,7 @@ from veenv.kernel.price import kernel_limit
 from veenv.measure.timing import near
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
+from veenv.rules.base import replaced
 from veenv.rules.complex import are_analytic
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
@@ -71,9 +72,7 @@ class Point:
         """Converts a function of all arguments to one of the leaves that vary."""
 
         def of_leaves(*values: Any) -> Any:
-            leaves = list(self.whole)
-            for k, value in zip(self.varying, values, strict=True):
-                leaves[k] = value
+            leaves = replaced(self.whole, self.varying, values)
             return jacobian(*jax.tree.unflatten(self.tree, leaves))
 
         return of_leaves
