@@ -28,7 +28,7 @@ Axes = tuple[int | None, ...]
 """For each axis of the batch the axis of a variable that goes with it; None where it has none."""
 
 
-class RefusedError(Exception):
+class Refused(Exception):  # noqa: N818  # no user meets it
     """Raised where an equation cannot be written for one point."""
 
 
@@ -231,7 +231,7 @@ class _Seen(NamedTuple):
 def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = None) -> Any:
     """Returns a closed jaxpr for one point; `outs`: the axes of the batch that its results have."""
     if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
-        raise RefusedError
+        raise Refused
     program = _program(closed)
 
     def run(*args: Any) -> list[Any]:
@@ -262,7 +262,7 @@ def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen
         mappings = [_mapping_along(equation, operands, s) for s in range(depth)]
         out = tuple(t and t.out for t in mappings)
         if any(mappings) and not is_writable(equation):
-            raise RefusedError
+            raise Refused
         ins = tuple(tuple(t and t.ins[i] for t in mappings) for i in range(len(operands)))
         values = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
         results = at_one_point(RegionEquation(equation, out, ins), nested=True)(values)
@@ -292,7 +292,7 @@ def _mapping_along(equation: Any, operands: Sequence[_Seen], s: int) -> AxisMapp
         if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
                for j, x in zip(mapping.ins, operands, strict=True)):  # fmt: skip
             return mapping
-    raise RefusedError
+    raise Refused
 
 
 def _first(x: _Seen, axes: Axes) -> Any:
@@ -302,7 +302,7 @@ def _first(x: _Seen, axes: Axes) -> Any:
         if axis is None and j in x.alike:
             value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
         elif axis != j:
-            raise RefusedError
+            raise Refused
     return value
 
 

@@ -20,7 +20,7 @@ from veenv.engine.repeated.batched_region import BatchedRegion
 from veenv.engine.repeated.per_point import (
     Axes,
     Classes,
-    RefusedError,
+    Refused,
     RegionEquation,
     at_one_point,
     batch_mappings,
@@ -202,7 +202,7 @@ class Search:
         sizes = tuple(avals[v].shape[j] for j in present(axes))
         try:
             written = tuple(line._replace(run=at_one_point(line)) for line in lines)
-        except RefusedError:
+        except Refused:
             return None
         region = BatchedRegion(
             written, sizes, outside, active, results, smooth, avals, self.known, fixed
