@@ -206,8 +206,8 @@ class Order:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Order:
         """Returns the order of a checked record (`order_files.read_record`)."""
-        fields = {key: x for key, x in record.items() if key not in ("format", "version")}
-        return cls(**fields | {"ids": tuple(record["ids"])})
+        fields = {key: x for key, x in record.items() if key not in ("format", "version", "ids")}
+        return cls(ids=tuple(record["ids"]), **fields)
 
     def _difference(self, graph: Graph) -> str:
         differences = [
