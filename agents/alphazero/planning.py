@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from veenv.agents.config.search import SearchConfig
 from veenv.agents.nn.custom import Inputs, Network
 from veenv.agents.nn.distributions import MASKED_LOGIT
-from veenv.agents.ppo.rollouts import Episodes
+from veenv.agents.ppo.rollouts import Episodes, slots_at
 from veenv.agents.ppo.windows import cheapest_slots
 from veenv.env import EnvParams, State, VertexEnv
 
@@ -60,9 +60,8 @@ class Searches:
     active: Float[Array, "T B"]
 
 
-@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Prediction:
     """What the network reads of B states, and says of them.
 
     Attributes:
@@ -82,7 +81,7 @@ class Seen:
     @classmethod
     def of(
         cls, env: VertexEnv, params: EnvParams, network: Network, state: State, window: int = 0
-    ) -> Seen:
+    ) -> Prediction:
         """Reads states; with a window only so many slots, those that cost least now."""
         slots = prior = None
         if window:
@@ -103,7 +102,7 @@ def make_model(env: VertexEnv, params: EnvParams, window: int = 0) -> Model:
     def step(network: Network, key: PRNGKeyArray, action: Array, node: Node) -> tuple[Any, Node]:
         del key
         state, reward = move(env, params, node, action)
-        seen = Seen.of(env, params, network, state, window)
+        seen = Prediction.of(env, params, network, state, window)
         discount = jnp.where(state.terminated, 0.0, 1.0)
         output = _ModelOutput(
             reward=reward, discount=discount, prior_logits=seen.logits, value=seen.value
@@ -119,7 +118,7 @@ def move(
     """The states after an action in each, and the rewards."""
     state, slots = node
     if slots is not None:
-        action = jnp.take_along_axis(slots, action[:, None], axis=1)[:, 0]
+        action = slots_at(slots, action)
     state, reward, _ = jax.vmap(env.transition)(state, action, params)
     return state, reward
 
@@ -139,7 +138,7 @@ def self_play(
     model: Any = make_model(env, params, window)
 
     def step(state: State, key: PRNGKeyArray) -> tuple[State, Searches]:
-        seen = Seen.of(env, params, network, state, window)
+        seen = Prediction.of(env, params, network, state, window)
         node = state, seen.slots
         root = _Root(prior_logits=seen.logits, value=seen.value, embedding=node)
         searched: Any = network

@@ -112,6 +112,11 @@ def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
     return jnp.take_along_axis(x, slots, 1, mode="clip")
 
 
+def slots_at(slots: Int[Array, "B K"], place: Int[Array, " B"]) -> Int[Array, " B"]:
+    """The slots at places among those that are read."""
+    return _at(slots, place[:, None])[:, 0]
+
+
 def step(
     env: VertexEnv,
     params: EnvParams,
@@ -127,7 +132,7 @@ def step(
     logits = logits if prior is None else logits + prior
     place, log_prob = choose(logits, inputs.mask, noise)
     active = (~state.terminated).astype(jnp.float32)
-    action = place if slots is None else _at(slots, place[:, None])[:, 0]
+    action = place if slots is None else slots_at(slots, place)
     state, reward, _ = jax.vmap(env.transition)(state, action, params)
     reward, value = reward * active, value * active
     seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, prior)

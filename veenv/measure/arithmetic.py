@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 
 from veenv.rules import walk
-from veenv.rules.axes import Product
 from veenv.rules.table import facts
 
 
@@ -24,7 +23,8 @@ def multiplications_in(jaxpr: Any) -> int:
         if known.multiplies:
             total += size
         elif known.form == "dot":
-            total += size * Product.of(eqn).terms(eqn)
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
     return total
 
 
@@ -41,5 +41,6 @@ def additions_in(jaxpr: Any) -> int:
         elif known.sums:
             total += prod(eqn.invars[0].aval.shape) - size
         elif known.form == "dot":
-            total += size * (Product.of(eqn).terms(eqn) - 1)
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * (prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
     return total
