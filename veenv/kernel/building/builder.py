@@ -141,6 +141,12 @@ class Builder:
         code = _ARITHMETIC.get((name, dtype))
         if code is None:
             return [self.op(name, dtype, *args) for args in rows]
+        rows = list(rows)
+        if rows and all(self.ops[a].name == "const" for args in rows for a in args):
+            values = [
+                np.array([self.ops[a].attr for a in column]) for column in zip(*rows, strict=True)
+            ]
+            return self.consts(evaluate(Op(name, dtype), values))
         commutes, known, ids = name in COMMUTATIVE, self._known, []
         for args in rows:
             first, last = args[0], args[-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table, uniform, wit
 from veenv.kernel.cpu.compile import LIBRARY, Objects, is_known, objects_of
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, module, suffix
 from veenv.kernel.cpu.layout import Leaves
-from veenv.kernel.cpu.size import FEW, writes_of
+from veenv.kernel.cpu.size import FEW, runs, writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.ordering import Place
 from veenv.kernel.scalar_program import FLOATS, ROUNDED, Loop, Op, ScalarProgram
@@ -275,17 +274,18 @@ class Instructions(Emitter, Backend[Stored]):
 
     def fill(self, position: int, args: Sequence[int]) -> None:
         """Writes entries that are in no table."""
-        array, k = self.stored(position), 0
+        array = self.stored(position)
         if array.shared:
             return
-        for a, equal in groupby(args):
-            count, value = sum(1 for _ in equal), self.operand(a)
-            if count < limits.MANY:
-                for e in range(k, k + count):
-                    self.put(array, e, value)
+        for start, count, distance in runs(self.scope.program, args):
+            first, target = args[start], array.view(start, 1)
+            if count < limits.FEW:
+                for k, i in enumerate(args[start : start + count]):
+                    self.put(target, k, self.operand(i))
+            elif distance:
+                self.copy(self.stored(first).view(0, distance), target, count)
             else:
-                self.each(count, functools.partial(self.put, array.view(k, 1), value=value))
-            k += count
+                self.each(count, functools.partial(self.put, target, value=self.operand(first)))
 
     def _deinterleave(self, position: int, op: Op) -> None:
         """Stores a vector for each entry of an input leaf."""

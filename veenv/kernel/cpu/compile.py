@@ -32,6 +32,8 @@ class Host:
     registers: int = 16  # how many of them there are
     avx512: bool = False  # whether it has AVX-512 for registers of any width
     fma: bool = False  # whether it multiplies and adds in one instruction, rounded once
+    # the processor whose timing code is written for, where LLVM takes far longer for its own
+    tuned: str = ""
 
     def lanes(self, program: ScalarProgram) -> int:
         """Computes how many points a vector holds: a register's worth of the widest float."""
@@ -49,7 +51,9 @@ def host() -> Host:
     arm = llvm.get_process_triple().startswith(("aarch64", "arm64"))
     name, flags = llvm.get_host_cpu_name(), features.flatten()
     registers, fma = 32 if wide or arm else 16, arm or bool(features.get("fma"))
-    return Host(name, flags, width, registers, avx512=wide, fma=fma)
+    # for AMD's, LLVM orders instructions twice, and writes gathers as loads of each lane
+    tuned = ("skylake-avx512" if wide else "skylake") if name.startswith("znver") else ""
+    return Host(name, flags, width, registers, wide, fma, tuned)
 
 
 def _machine() -> Any:

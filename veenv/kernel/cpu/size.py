@@ -11,7 +11,6 @@ puts the others in their places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +66,8 @@ def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
     lengths = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
     for k, op in enumerate(program.ops):
         if op.name == "array":
-            lengths[k] = sum(1 for _ in groupby(op.args))
+            lengths[k] = sum(count if count < limits.FEW else limits.FEW
+                             for _, count, _ in runs(program, op.args))  # fmt: skip
         elif op.name == "loop":
             lengths[k] = len(op.args) + body_size(op.attr.body)
         elif op.name == "input" and op.attr[1] is None and not inside:
@@ -76,6 +76,31 @@ def _own_lengths(program: ScalarProgram, inside: bool = False) -> np.ndarray:
     angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
     lengths[list(angles.values())] += _ANGLE
     return lengths
+
+
+def runs(program: ScalarProgram, args: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Splits entries into runs: where each starts, how many it has, and at what distance.
+
+    They are entries of one array at equal distances, or one number, whose distance is 0.
+    """
+    start = 0
+    while start < len(args):
+        end, distance = start + 1, None
+        while end < len(args):
+            step = _distance(program, args[end - 1], args[end])
+            if step is None or step != (step if distance is None else distance):
+                break
+            end, distance = end + 1, step
+        yield start, end - start, distance or 0
+        start = end
+
+
+def _distance(program: ScalarProgram, one: int, other: int) -> int | None:
+    """Computes how far apart two entries of an array are; None for other numbers."""
+    if one == other:
+        return 0
+    a, b = program.ops[one], program.ops[other]
+    return b.attr - a.attr if a.name == b.name == "entry" and a.args == b.args else None
 
 
 def body_size(body: ScalarProgram) -> int:
@@ -183,15 +208,11 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
 
 def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Finds runs of consecutive entries of an array, and their lengths."""
-    start = 0
-    while start < len(ids):
-        first, count = program.ops[ids[start]], 1
-        while first.name == "entry" and start + count < len(ids):
-            if program.ops[ids[start + count]] != first._replace(attr=first.attr + count):
-                break
-            count += 1
-        yield start, count
-        start += count
+    for start, count, distance in runs(program, ids):
+        if distance == 1:
+            yield start, count
+        else:
+            yield from ((k, 1) for k in range(start, start + count))
 
 
 def _written(program: ScalarProgram, output: int) -> Written:
