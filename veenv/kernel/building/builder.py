@@ -66,6 +66,7 @@ class Builder:
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
+        self.formulas: dict[int, Any] = {}
         self.stored = stored  # whether loops go through the entries of large arrays in memory
         self.limit, self.longest = limit, longest or _LONGEST
         self.computing = 0  # how many of the operations compute something

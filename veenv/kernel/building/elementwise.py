@@ -69,7 +69,8 @@ def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
     def one(inner: Builder, *ids: int) -> int:
         return int(compute(inner, eqn, [np.array(i) for i in ids]).flat[0])
 
-    return entrywise(b, columns, dtypes[-1], one)
+    cheap = facts(eqn.primitive.name).cost in ("free", "simple")
+    return entrywise(b, columns, dtypes[-1], one, cheap)
 
 
 def _entries(

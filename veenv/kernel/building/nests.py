@@ -8,6 +8,7 @@ algorithm writes. Numbers of outer steps are captured where an inner step needs 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -139,6 +140,10 @@ class Nest:
         places, whole = places.ravel().tolist(), self._arrays[m.array]
         one = [whole[k] for k in places] if self.unrolled else self.b.entries_at(whole, places)
         return np.array(one, np.int64).reshape(m.shape)
+
+    def whole(self, m: Matrix) -> int:
+        """The operation of the array that a matrix lies in."""
+        return self._arrays[m.array]
 
     def number(self, value: float, dtype: str = "") -> Number:
         """A constant."""
@@ -377,45 +382,93 @@ def lies(b: Builder, ids: Ids, needed: np.ndarray) -> tuple[int, int, tuple[int,
     return whole, start - low, tuple(distances)
 
 
+class Formula(NamedTuple):
+    """How each entry of an array is computed, from entries of others at the same place."""
+
+    operands: tuple[Ids, ...]  # in the shape of the array
+    compute: Callable[..., int] = lambda b, i: i  # of a builder and one entry of each
+    length: int = 0  # how many equations it comes from
+
+    def reader(self, n: Nest) -> Callable[..., Number] | None:
+        """What reads an entry in a nest, by its indices; None where an operand is not in memory."""
+        places = [n.placed(ids) for ids in self.operands]
+        if None in places:
+            return None
+
+        def read(*index: Index) -> Number:
+            entries = (n.get(x, *index) if isinstance(x, Matrix) else x for x in places)
+            return n.computed(self.compute, *entries)  # pyright: ignore[reportArgumentType]
+
+        return read
+
+
+def _formula(b: Builder, ids: Ids) -> Formula:
+    """The formula of an array that is some entries of another with one; else it is read."""
+    ops = [b.ops[i] for i in ids.ravel().tolist()]
+    known = b.formulas.get(ops[0].args[0]) if ops[0].name == "entry" else None
+    if known is None or any(op.name != "entry" or op.args != ops[0].args for op in ops):
+        return Formula((ids,))
+    places = np.array([op.attr for op in ops]).reshape(ids.shape)
+    return known._replace(operands=tuple(x.ravel()[places] for x in known.operands))
+
+
+def _read(n: Nest, ids: Ids) -> tuple[Formula, Callable[..., Number] | None]:
+    """A formula of an array, of entries that are in memory, and what reads an entry by it."""
+    for formula in (_formula(n.b, ids), Formula((ids,))):
+        if (reader := formula.reader(n)) is not None:
+            return formula, reader
+    return Formula((ids,)), None
+
+
 def entrywise(
-    b: Builder, ins: Sequence[Ids], dtype: str, compute: Callable[..., int]
+    b: Builder, ins: Sequence[Ids], dtype: str, compute: Callable[..., int], cheap: bool
 ) -> Ids | None:
     """The result of an operation on each entry of arrays in memory, as loops; None of others.
 
     `compute` goes from a builder and entries of the operands, of one shape. Single numbers, those
-    that are broadcast and constants may be operands, too, but not constants alone.
+    that are broadcast and constants may be operands, too, but not constants alone. What is `cheap`
+    is computed again where it is needed, and not stored if it is needed in loops only.
     """
-    n, operands, shape = Nest(b, dtype, unrolled=False), list[Any](), ins[0].shape
+    n, shape = Nest(b, dtype, unrolled=False), ins[0].shape
     if all(constant(b, ids) is not None for ids in ins):
         return None
-    for ids in ins:
-        place = n.placed(ids)
-        if place is None:
-            return None
-        operands.append(place)
+    pairs = [_read(n, ids) for ids in ins]
+    if any(reader is None for _, reader in pairs):
+        return None
     out = Matrix(n.array([b.number(0, dtype)] * prod(shape)), 0, strides_of(shape), shape)
 
     def run(*index: Index) -> None:
         if len(index) < len(shape):
             n.loop(0, shape[len(index)], functools.partial(run, *index))
             return
-        numbers = [n.get(x, *index) if isinstance(x, Matrix) else x for x in operands]
+        numbers = [reader(*index) for _, reader in pairs if reader is not None]
         n.set(out, *index, to=n.computed(compute, *numbers))
 
     run()
+    formulas = [formula for formula, _ in pairs]
+    length = 1 + sum(formula.length for formula in formulas)
+    if cheap and length <= limits.MANY:
+
+        def whole(b: Builder, *entries: int) -> int:
+            rest = iter(entries)
+            parts = (f.compute(b, *itertools.islice(rest, len(f.operands))) for f in formulas)
+            return compute(b, *parts)
+
+        operands = tuple(ids for formula in formulas for ids in formula.operands)
+        b.formulas[n.whole(out)] = Formula(operands, whole, length)
     return n.entries(out)
 
 
 def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
     """Rows of an array in memory, combined by an operation from a start on; None of others."""
     n = Nest(b, b.ops[start].dtype, unrolled=False)
-    m = n.lying(ids, fixed=True)
-    if m is None:
+    _, reader = _read(n, ids)
+    if reader is None:
         return None
     (rows, columns), out = ids.shape, n.matrix(np.full((len(ids), 1), start))
 
     def run(i: Index) -> None:
-        step = lambda j, total: [n.op(name, total, n.get(m, i, j))]  # noqa: E731
+        step = lambda j, total: [n.op(name, total, reader(i, j))]  # noqa: E731
         [total] = n.loop(0, columns, step, Number(0, start))
         n.set(out, i, to=total)
 

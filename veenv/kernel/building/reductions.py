@@ -14,7 +14,7 @@ from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
 from veenv.kernel.building.decompositions import bound
 from veenv.kernel.building.linear import product
-from veenv.kernel.building.nests import reduced
+from veenv.kernel.building.nests import lies, reduced
 from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 from veenv.rules.operator_patterns import products
@@ -99,7 +99,9 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
     result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     few = limits.FEW * (left.size + right.size)
-    if dtype in FLOATS and count >= max(limits.SMALL * len(left), few):
+    there = b.stored and all(_are_stored(b, x[0]) for x in (left, right) if len(x))
+    least = limits.TAPS * len(left) if there else max(limits.SMALL * len(left), few)
+    if dtype in FLOATS and count >= least:
         for k, (x, y) in enumerate(zip(left, right, strict=True)):
             result[k] = product(b, x, y.T)
         return [result.reshape(aval.shape)]
@@ -109,6 +111,11 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         total = b.dot(dtype, of_left[k][i], of_right[k][j])
         result[k, i, j] = b.number(0, dtype) if total is None else total
     return [result.reshape(aval.shape)]
+
+
+def _are_stored(b: Builder, ids: Ids) -> bool:
+    """Whether the entries of a matrix lie in memory, or are few."""
+    return ids.size <= limits.WIDE or lies(b, ids, np.ones(ids.shape, bool)) is not None
 
 
 def _convolution(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
