@@ -15,7 +15,7 @@ import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import prod
+from math import inf, prod
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -28,7 +28,7 @@ from veenv.engine.request import Name, Request
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
-from veenv.kernel.price import SMALL_PRODUCT
+from veenv.kernel.price import SMALL_PRODUCT, equations_of
 from veenv.rules import walk
 from veenv.rules.passes import REFUSALS
 from veenv.rules.table import facts
@@ -39,6 +39,7 @@ _STORED = 8  # the ratio where reverse mode reruns loops and stores each step
 _ALIKE = 1.5  # ratio of passes that are about as many
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _REAL = "fiu"  # kinds of NumPy's dtypes that are ordered
+_TANGENTS = 3  # equations of a mode for one of the function: its value, and sums of products
 _APART = 1e-10  # the least bound of a divisor whose powers do not overflow
 
 
@@ -47,6 +48,7 @@ class JaxMode(NamedTuple):
 
     run: Callable[..., Any]  # of the function's arguments
     name: str = "jacrev"
+    length: float = inf  # about how many equations it has
 
 
 class Forms(NamedTuple):
@@ -153,7 +155,10 @@ def other_modes(lin: Linearisation, request: Request) -> dict[OwnMode, JaxMode]:
     # Tracing JAX's modes, too, takes little beside a reverse order that is long.
     if not compares and lin.graph.cost(lin.graph.reverse(), "operations") < limits.LONG:
         return {}
-    return {name: JaxMode(mode_of(lin.program, name, request), name) for name in own_modes(lin)}
+    length = _TANGENTS * equations_of(lin.program.equations)
+    return {
+        name: JaxMode(mode_of(lin.program, name, request), name, length) for name in own_modes(lin)
+    }
 
 
 def by_jax(program: Program, request: Request, first: OwnMode | None = None) -> Callable[..., Any]:

@@ -25,20 +25,22 @@ from veenv.engine.alternatives import (
     shut_out,
 )
 from veenv.engine.api import jacve
-from veenv.engine.form_selection import Considered, Form, KernelForm, kernel_of, menu_of, watched
+from veenv.engine.form_selection import (
+    Considered,
+    Form,
+    KernelForm,
+    kernel_of,
+    largest_kernel,
+    menu_of,
+    watched,
+)
 from veenv.engine.jacobian import entries_of
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import hiding_aux, normalise_argnums, plain_argnums, trace
 from veenv.kernel.building.unrolling import called_by
 from veenv.kernel.fusing import Traced, trace_point
-from veenv.kernel.price import (
-    equations_of,
-    kernel_seconds,
-    kernel_size,
-    least_seconds,
-    unrolled,
-)
+from veenv.kernel.price import kernel_seconds, least_seconds, unrolled
 from veenv.kernel.scalar_program import CannotFuseError, ScalarProgram
 from veenv.orders.resolve import resolve_order
 from veenv.rules import walk
@@ -251,11 +253,11 @@ class _Candidate:
 def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
     first, modes = considered.first, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
-    least = min(map(_limit, first))
+    size = largest_kernel(considered)
     names = attempt(lambda: _names(considered, lin), lambda: _names(considered, None))
     named = zip(names, first, strict=True)
-    candidates = [_Candidate.of(name, one, least, pinned=True) for name, one in named]
-    candidates += [_Candidate.of(one.name, one, _limit(one), pinned=False) for one in modes]
+    candidates = [_Candidate.of(name, one, size, pinned=True) for name, one in named]
+    candidates += [_Candidate.of(one.name, one, size, pinned=False) for one in modes]
     kernel = kernel_of(considered, modes)
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
@@ -273,10 +275,6 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
     rows[first_taken:] = [row._replace(passed="") for row in rows[first_taken:]]
     counts = tuple(lines.counts.most_common())
     return Explanation(function.name, batch, tuple(rows), counts, tuple(advice))
-
-
-def _limit(traced: Traced) -> int:
-    return kernel_size(equations_of(traced.closed))
 
 
 def _names(considered: Considered, lin: Linearisation | None) -> list[str]:

@@ -338,6 +338,13 @@ class KernelForm(NamedTuple):
     modes: Sequence[Traced] | None = None  # JAX's own, if they have been traced
 
 
+def largest_kernel(considered: Considered) -> int:
+    """Returns the largest `size_of` that compiles in not much more time than the shortest form."""
+    first, modes, _ = considered
+    lengths = *(equations_of(one.closed) for one in first), *(mode.length for mode in modes.modes)
+    return int(kernel_size(min(lengths)))
+
+
 def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> KernelForm:
     """Returns the likeliest kernel that takes not much longer to compile than XLA.
 
@@ -350,13 +357,11 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     asked, estimate = first[source], operations_of(first[source].closed)
     if asked.is_constant:
         return KernelForm(modes=modes)
-    least_length = min(equations_of(one.closed) for one in first)
+    size = largest_kernel(considered)
 
     @functools.cache
     def program_of(number: int) -> ScalarProgram | None:
-        one = several[number]
-        length = least_length if one is asked else equations_of(one.closed)
-        return one.program_within(kernel_size(length))
+        return several[number].program_within(size)
 
     several: list[Traced] = [asked]
     program = program_of(0) if estimate < limits.UNSURE * limits.LONG else None

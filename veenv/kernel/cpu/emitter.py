@@ -56,7 +56,8 @@ def module(lanes: int, declarations: Iterable[str], function: str) -> str:
     """
     width, aligned = lanes * 32, host().vector_bytes
     stack = f"alignstack={aligned} " if aligned > _STACK else ""
-    tuned = f'"tune-cpu"="{host().tuned}" ' if host().tuned else ""
+    tuned = f' "tune-cpu"="{host().tuned}"' if host().tuned else ""
+    vectors = f'"prefer-vector-width"="512" "min-legal-vector-width"="{width}"{tuned}'
     return f"""\
 {chr(10).join(declarations)}
 
@@ -64,7 +65,7 @@ def module(lanes: int, declarations: Iterable[str], function: str) -> str:
 
 !0 = !{{}}
 !1 = !{{!"branch_weights", i32 1, i32 1000000}}
-attributes #0 = {{ nounwind {stack}{tuned}"prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
+attributes #0 = {{ nounwind {stack}{vectors} }}
 """
 
 
