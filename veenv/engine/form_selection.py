@@ -348,8 +348,8 @@ def largest_kernel(considered: Considered) -> int:
 def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> KernelForm:
     """Returns the likeliest kernel that takes not much longer to compile than XLA.
 
-    JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
-    first where it is long and computes more.
+    JAX's modes, whose loops and axes stay loops, are looked at where the elimination is refused or
+    long; one of them is tried first where it is estimated to compute less.
     """
     first, untraced, source = considered
     if source is None:
@@ -369,8 +369,9 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
         return KernelForm(asked, program, modes)
     modes = untraced.traced() if modes is None else modes
     several += modes
-    estimates = [estimate, *(operations_of(one.closed) for one in modes)]
-    for number in sorted(range(len(several)), key=estimates.__getitem__):
+    known = estimate if program is None else program.executed / limits.FEWER
+    estimates = [known, *(operations_of(one.closed) for one in modes)]
+    for number in (estimates.index(min(estimates)), 0):
         program = program_of(number)
         if program is not None:
             return KernelForm(several[number], program, modes)
