@@ -243,3 +243,37 @@ def test_a_choice_of_forms_never_changes_the_signs_of_eigenvectors():
     a = jnp.asarray(symmetric(3)[:64], jnp.float32)
     got = jax.jit(jax.vmap(veenv.value_and_jacve(first)))(a)[0]
     np.testing.assert_allclose(got, jax.jit(jax.vmap(first))(a), rtol=1e-5, atol=1e-6)
+
+
+def _moved(a: Any) -> Any:
+    """Runs of entries at distances 1, -1, n and n + 1, single ones, equal ones and constants."""
+    n = len(a)
+    factor = jnp.linalg.cholesky(a)
+    rows = factor[::-1], factor.T, factor[:, ::-1], jnp.ones((n, n)), factor[jnp.arange(n) * 7 % n]
+    diagonal = jnp.broadcast_to(jnp.diagonal(factor), (n, n))
+    return jnp.concatenate([*rows, diagonal]) @ factor
+
+
+def _chained(a: Any) -> Any:
+    """Cheap and dear operations of stored arrays, turned, broadcast, summed and used again."""
+    factor = jnp.linalg.cholesky(a)
+    scaled = 2 * factor - 1
+    turned = jnp.where(scaled > 0, scaled, -scaled).T + factor[:1]
+    dear = jnp.exp(-turned) * scaled
+    long = dear
+    for k in range(20):  # longer than what is computed again
+        long = long * 0.9 + k * turned
+    return scaled, dear.sum(0), long, (scaled * scaled).max(1), (turned @ factor[0], long[3:, ::2])
+
+
+@pytest.mark.parametrize("fun", [_moved, _chained])
+@pytest.mark.parametrize("size", [17, 24])
+def test_stored_arrays_that_are_moved_and_computed_again(fun: Any, size: int):
+    assert_equal(fun, definite(size))
+
+
+def test_derivatives_of_stored_arrays_that_are_computed_again():
+    def of(x: Any, a: Any) -> Any:
+        return _chained(a * x)[4]
+
+    assert_equal(jax.jacfwd(of), np.linspace(1, 2, COUNT), definite(17))

@@ -49,6 +49,8 @@ class Jacobian:
         self._other = record.usual.jacobian(fun, record.argnums, **options)
         self._jitted = jax.jit(self._fitting)
         self._eager = False
+        self._known: set[type] = set()
+        """Types of leaves that are values, as no tracer is."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
@@ -58,10 +60,10 @@ class Jacobian:
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the Jacobian with auxiliary output as a `HiddenAux`."""
         leaves = jax.tree.leaves((args, kwargs))
-        if self._eager or not all(isinstance(x, _JITTED) for x in leaves):
+        known = self._known.issuperset(map(type, leaves))
+        if self._eager or not (known or all(map(_is_value, leaves))):
             return self._fitting(*args, **kwargs)
-        if any(map(_compat.is_traced, leaves)):
-            return self._fitting(*args, **kwargs)
+        self._known.update(map(type, leaves))  # each is looked at once: a call may be short
         try:
             return self._jitted(*args, **kwargs)
         except _NEEDS_VALUES:  # Python code that looks at other arguments' values, or an error
@@ -112,6 +114,10 @@ class Jacobian:
             "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
         ]
         return "\n".join([*lines, *(_row(r, r.form == self.record.chosen) for r in rows)])
+
+
+def _is_value(x: Any) -> bool:
+    return isinstance(x, _JITTED) and not _compat.is_traced(x)
 
 
 def _row(r: Result, chosen: bool) -> str:

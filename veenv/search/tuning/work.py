@@ -285,13 +285,13 @@ class Tuning:
         patience = _SAFE * max(0.0, self._end - time.perf_counter())
         limit = kernel_limit(patience)
         with kernels_within(limit) if form.kernel == "fused" else contextlib.nullcontext():
-            compiled = jax.jit(jacobian).lower(*values).compile()
-        memory = compiled.memory_analysis()
+            called = jax.jit(jacobian)
+            memory = called.lower(*values).compile().memory_analysis()
         temporary = getattr(memory, "temp_size_in_bytes", None)
         total = (temporary or 0) + getattr(memory, "output_size_in_bytes", 0)
         if total > free_bytes():
             raise MemoryError(f"it would take {total / 2**20:,.0f} MiB of memory")
-        return Entry(lambda: compiled(*values), temporary)
+        return Entry(lambda: called(*values), temporary)  # as users call it, not ahead of time
 
     def _made(self, form: Form) -> Callable[..., Any]:
         """Returns the Jacobian, or the step, in a form."""
