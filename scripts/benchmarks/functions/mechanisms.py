@@ -85,7 +85,16 @@ MECHANISMS: dict[str, Mechanism] = {
     "loop tables": Mechanism(
         _COMPILED, {"veenv.kernel.building.loop_tables:tables": lambda *args: ({}, {})}
     ),
+    "formulas of stored arrays": Mechanism(
+        _COMPILED, {"veenv.kernel.building.nests:_formula": lambda b, ids: _read_alone(ids)}
+    ),
 }  # fmt: skip
+
+
+def _read_alone(ids: Any) -> Any:
+    from veenv.kernel.building import nests
+
+    return nests.Formula((ids,))
 
 
 def _too_many() -> None:

@@ -65,8 +65,7 @@ class Builder:
             raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
-        self.loops: dict[str, Any] = {}
-        self.formulas: dict[int, Any] = {}
+        self.loops, self.formulas = dict[str, Any](), dict[int, Any]()
         self.stored = stored  # whether loops go through the entries of large arrays in memory
         self.limit, self.longest = limit, longest or _LONGEST
         self.computing = 0  # how many of the operations compute something
@@ -142,11 +141,9 @@ class Builder:
         code = _ARITHMETIC.get((name, dtype))
         if code is None:
             return [self.op(name, dtype, *args) for args in rows]
-        rows = list(rows)
-        if rows and all(self.ops[a].name == "const" for args in rows for a in args):
-            values = [
-                np.array([self.ops[a].attr for a in column]) for column in zip(*rows, strict=True)
-            ]
+        rows = [*rows]
+        values = [constant(self, np.array(column)) for column in zip(*rows, strict=True)]
+        if values and all(v is not None for v in values):
             return self.consts(evaluate(Op(name, dtype), values))
         commutes, known, ids = name in COMMUTATIVE, self._known, []
         for args in rows:

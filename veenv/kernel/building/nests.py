@@ -404,9 +404,10 @@ class Formula(NamedTuple):
 
 def _formula(b: Builder, ids: Ids) -> Formula:
     """The formula of an array that is some entries of another with one; else it is read."""
-    ops = [b.ops[i] for i in ids.ravel().tolist()]
-    known = b.formulas.get(ops[0].args[0]) if ops[0].name == "entry" else None
-    if known is None or any(op.name != "entry" or op.args != ops[0].args for op in ops):
+    first = b.ops[int(ids.flat[0])]
+    known = b.formulas.get(first.args[0]) if first.name == "entry" else None
+    ops = [] if known is None else [b.ops[i] for i in ids.ravel().tolist()]
+    if known is None or any(op.name != "entry" or op.args != first.args for op in ops):
         return Formula((ids,))
     places = np.array([op.attr for op in ops]).reshape(ids.shape)
     return known._replace(operands=tuple(x.ravel()[places] for x in known.operands))
@@ -462,9 +463,10 @@ def entrywise(
 def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
     """Rows of an array in memory, combined by an operation from a start on; None of others."""
     n = Nest(b, b.ops[start].dtype, unrolled=False)
-    _, reader = _read(n, ids)
-    if reader is None:
+    m, formula = n.lying(ids, fixed=True), _formula(b, ids)
+    if m is None:
         return None
+    reader = (formula.reader(n) if formula.length else None) or functools.partial(n.get, m)
     (rows, columns), out = ids.shape, n.matrix(np.full((len(ids), 1), start))
 
     def run(i: Index) -> None:
