@@ -12,6 +12,8 @@ SLOWER = 1.3
 """Times a kernel of one point is slower than XLA: prices of less are a third too high at most."""
 UNSURE = 3
 """Factor by which an estimate of passes or operations may be wrong."""
+SEVERAL = 4
+"""Times a kernel's allowed length up to which loops over axes are looked for: more rarely fit."""
 FEW = 8
 """Numbers, terms or positions handled one by one: so many instructions cost less than a loop."""
 MANY = 16

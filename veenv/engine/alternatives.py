@@ -15,7 +15,7 @@ import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import inf, prod
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -47,8 +47,8 @@ class JaxMode(NamedTuple):
     """A mode of JAX of a function."""
 
     run: Callable[..., Any]  # of the function's arguments
-    name: str = "jacrev"
-    length: float = inf  # about how many equations it has
+    name: str
+    length: int  # about how many equations it has
 
 
 class Forms(NamedTuple):

@@ -298,7 +298,7 @@ def _unoffered(
 ) -> Iterator[_Candidate]:
     """Yields JAX's modes that were not considered, with the reason."""
     for name in sorted({"jacfwd", "jacrev"} - known):
-        mode = JaxMode(function.by(getattr(jax, name)), name=name)
+        mode = JaxMode(function.by(getattr(jax, name)), name, 0)
         try:
             traced = replace(function.traced(mode.run), name=name)
         except Exception:  # JAX has no such mode of it

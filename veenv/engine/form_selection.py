@@ -342,7 +342,7 @@ def largest_kernel(considered: Considered) -> int:
     """Returns the largest `size_of` that compiles in not much more time than the shortest form."""
     first, modes, _ = considered
     lengths = *(equations_of(one.closed) for one in first), *(mode.length for mode in modes.modes)
-    return int(kernel_size(min(lengths)))
+    return kernel_size(min(lengths))
 
 
 def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> KernelForm:

@@ -168,7 +168,7 @@ class Traced:
         if any(map(primitive.has_batch, walk.every(jaxpr))):
             raise CannotFuseError("a kernel of many points is inside")
         # Loops over axes seldom make a kernel of more, and looking for them takes seconds.
-        axes = sum(map(unrolled, walk.every(jaxpr))) <= limits.FEW * limit
+        axes = sum(map(unrolled, walk.every(jaxpr))) <= limits.SEVERAL * limit
         return unroll(self.carried.closed, min(limit, limits.MAX_OPERATIONS), limit, axes=axes)
 
     def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
