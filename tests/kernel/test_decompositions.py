@@ -175,3 +175,17 @@ def test_jacobians_of_spectra_are_kernels():
 def test_longer_fourier_transforms_are_refused():
     with pytest.raises(ValueError, match="'fft' of 65 numbers cannot be fused, of up to 64 it can"):
         veenv.fuse(lambda x: jnp.fft.fft(x).real)(jnp.ones(65))
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", ["int", "uint"])
+def test_counts_of_bits(kind, width):
+    info = np.iinfo(f"{kind}{width}")
+    ends = np.array([info.min, info.max, 0, 1, info.max // 3], info.dtype)
+    x = np.concatenate(
+        [ends, np.random.default_rng(0).integers(info.min, info.max, 20, info.dtype)]
+    )
+    got, _ = both(lax.population_count, x)
+    assert got.dtype == x.dtype
+    bits = np.unpackbits(np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1), axis=1)
+    np.testing.assert_array_equal(got, bits.sum(1))

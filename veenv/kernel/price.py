@@ -61,7 +61,9 @@ _CALLED = 0.6  # what a library does for one operation of the loops in its place
 _COMPLEX = 4.0  # an operation of complex numbers, in real ones
 _SOLVED = 40  # equations that linear algebra takes as long as: calls, with loops over pivots
 _EQUATION = 60  # operations of a kernel that are compiled in 1.5 of the time of an equation by XLA
-_STARTED = 60  # equations that starting XLA's compiler takes as long as
+_STARTED = (
+    60  # equations that starting XLA's compiler takes as long as: 25 on a Zen 3, 110 elsewhere
+)
 _MADE, _OPERATION = 0.05, 32e-6  # seconds of compiling a kernel: any, and for each of its size
 _MOST_WAYS = 15  # of indexing a value within one loop: with more of them XLA stores it
 _MOST = 128  # ways in all loops: the effort of finding them is bounded
@@ -164,10 +166,10 @@ def equations_of(jaxpr: Any) -> int:
     """Counts the equations that XLA takes about as long to compile as a jaxpr."""
     every = [(equation, _compat.inlinable(equation)) for equation in walk.equations(jaxpr)]
     rest = [equation for equation, body in every if body is None]
-    loops = (body for equation in rest for body in _compat.bodies(equation.params))
-    inner = [equations_of(body) for body in (*(x for _, x in every if x is not None), *loops)]
-    solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every(rest))
-    return len(rest) + _SOLVED * solved + sum(inner)
+    inner = [body for _, body in every if body is not None]
+    inner += [body for equation in rest for body in _compat.bodies(equation.params)]
+    solved = sum(facts(e.primitive.name).form == "matrix" for e in rest)
+    return len(rest) + _SOLVED * solved + sum(map(equations_of, inner))
 
 
 def operations_of(jaxpr: Any) -> float:

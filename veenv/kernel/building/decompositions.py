@@ -82,6 +82,16 @@ def _rotated(a: Array) -> tuple[Array, Array, Array]:
     return table[1 : len(a) + 1], table[len(a) + 1 :], table[0]
 
 
+def _population_count(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
+    """Counts bits in pairs, then in fours, and so on."""
+    width = 8 * x.dtype.itemsize
+    counts, ones = x.astype(f"uint{width}"), (1 << width) - 1
+    for shift in (1 << k for k in range(width.bit_length() - 1)):
+        mask = counts.dtype.type(ones // ((1 << shift) + 1))
+        counts = (counts & mask) + (counts >> shift & mask)
+    return [counts.astype(x.dtype)]
+
+
 def _total(x: Array) -> Array:
     """Integers in the total order of numbers: zeros by sign, and what is not a number, too."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -212,7 +222,8 @@ _BODIES: Mapping[str, Callable[..., Any]] = {
     "SearchSorted": _search_sorted, "cumlogsumexp": _cumlogsumexp, "eig": _eig,
     "le_to": lambda _, x, y: [_total(x) <= _total(y)],
     "lt_to": lambda _, x, y: [_total(x) < _total(y)],
-    "svd": _svd, "top_k": _top_k, "reduce_window": _window_reduction,
+    "population_count": _population_count, "svd": _svd, "top_k": _top_k,
+    "reduce_window": _window_reduction,
     "reduce_window_max": functools.partial(_window_extreme, largest=True),
     "reduce_window_min": functools.partial(_window_extreme, largest=False),
     "reduce_window_sum": lambda p, x: [functools.reduce(lax.add, _taps(p, x, 0))],

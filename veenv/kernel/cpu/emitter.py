@@ -219,7 +219,7 @@ class Emitter:
     def each(self, count: int | str, do: Callable[[str], None]) -> None:
         """Does something with the number, an i64, of each of so many steps.
 
-        LLVM is not to know that it counts: looking for cheaper addresses takes it half of the time.
+        LLVM does not see that it counts: it would look for cheaper addresses for a long time.
         """
 
         def step(number: str, _: list[str]) -> list[str]:

@@ -60,10 +60,10 @@ class Jacobian:
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the Jacobian with auxiliary output as a `HiddenAux`."""
         leaves = jax.tree.leaves((args, kwargs))
-        known = self._known.issuperset(map(type, leaves))
-        if self._eager or not (known or all(map(_is_value, leaves))):
+        if not self._known.issuperset(map(type, leaves)):  # each is looked at once: calls are short
+            self._known.update(type(x) for x in leaves if _is_value(x))
+        if self._eager or not self._known.issuperset(map(type, leaves)):
             return self._fitting(*args, **kwargs)
-        self._known.update(map(type, leaves))  # each is looked at once: a call may be short
         try:
             return self._jitted(*args, **kwargs)
         except _NEEDS_VALUES:  # Python code that looks at other arguments' values, or an error
