@@ -65,6 +65,15 @@ def test_small_systems_one_for_each_index():
     assert_loops(solved, normal(10, 3, 3), normal(10, 3))
 
 
+def test_derivatives_of_small_matrices_one_for_each_index():
+    def stress(moved):
+        f = jnp.eye(3) + 0.1 * jnp.einsum("kns,nd->kds", TABLE, moved)
+        size = jnp.log(jnp.linalg.det(f))[:, None, None]
+        return jnp.einsum("kns,kds->nd", TABLE, f + size * jnp.linalg.inv(f).mT)
+
+    assert_loops(veenv.jacve(stress, kernel="xla"), normal(4, 3))
+
+
 def test_nan_and_infinity_are_where_they_are_in_xla():
     def odd(x):
         y = jnp.log(x) / (x - 1) * jnp.where(x > 2, jnp.inf, x)

@@ -44,10 +44,14 @@ class Known:
 
     def __init__(self, program: Program, outer: Known | None = None, of: Sequence[Any] = ()):
         self._program, self._outer, self._of = program, outer, of
-        self._makers = {
-            v: (e, k) for e in program.equations for k, v in enumerate(e.outvars) if v is not None
-        }
+        self.makers: dict[Any, tuple[Equation, int]] = {}
         self._values: dict[Any, np.ndarray | None] = {}
+        for e in program.equations:
+            self.add(e)
+
+    def add(self, e: Equation) -> None:
+        """Adds an equation that the program does not have yet."""
+        self.makers.update((v, (e, k)) for k, v in enumerate(e.outvars) if v is not None)
 
     def __call__(self, atom: Any) -> np.ndarray | None:
         """Returns the value of a variable or `Literal`; None if it is not known."""
@@ -65,9 +69,9 @@ class Known:
         if number < len(self._of):
             assert self._outer is not None
             return self._outer(self._of[number])
-        if variable not in self._makers:
+        if variable not in self.makers:
             return held(program.constants[number])
-        equation, k = self._makers[variable]
+        equation, k = self.makers[variable]
         if any(_compat.bodies(equation.params)) or equation.primitive.name == "dim_as_value":
             return None
         if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):

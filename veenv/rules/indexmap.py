@@ -141,6 +141,26 @@ class Windows:
         ]
         return [*((batch[i], j, i) for j, i in self.shared), *whole]
 
+    def row_numbers(self, shape: Sequence[int], indices: np.ndarray) -> tuple[int, int, int] | None:
+        """Finds a component of the indices that only counts along one of their axes.
+
+        Returns (component, axis of the array it is for, axis of the indices), or None. `indices`
+        are -1 where not known.
+
+        Examples:
+          >>> entries = Windows((1, 1), (0, 1), (0, 1), (), (), clipped=False)
+          >>> entries.row_numbers((3, 9), np.array([[0, -1], [1, -1], [2, -1]]))
+          (0, 0, 0)
+        """
+        shared_index_axes = {i for _, i in self.shared}
+        for k, j in enumerate(self.indexed):
+            for i, n in enumerate(indices.shape[:-1]):
+                numbers = np.arange(n).reshape(-1, *(1 for _ in indices.shape[i + 1 : -1]))
+                fits = n == shape[j] > 1 and j in self.dropped and i not in shared_index_axes
+                if fits and (indices[..., k] == numbers).all():
+                    return k, j, i
+        return None
+
     def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
         """Returns the number of the index that places each entry; `batch` is the indices' shape."""
         window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
@@ -152,6 +172,28 @@ class Windows:
         index, window = iter(range(count)), iter(range(count, entries.ndim))
         rank = range(entries.ndim)
         return entries.transpose([next(window if k in self.window_axes else index) for k in rank])
+
+
+def joined_axis(e: Any) -> int | None:
+    """Returns the axis along which an equation joins its operands; None of any other equation."""
+    return e.params["dimension"] if e.primitive.name == "concatenate" else None
+
+
+def without_row_numbers(params: Any, number: int, axis: int, rows: int) -> dict[str, Any]:
+    """Returns the parameters of a gather or scatter without the component of `Windows.row_numbers`.
+
+    The axis of the array becomes a batch axis, together with an axis of the indices.
+    """
+    d = params["dimension_numbers"]
+    window, dropped, indexed, *shared = d
+    pairs = sorted([*zip(*shared, strict=True), (axis, rows)])
+    numbers = type(d)(
+        window,
+        tuple(j for j in dropped if j != axis),
+        (*indexed[:number], *indexed[number + 1 :]),
+        *(tuple(several) for several in zip(*pairs, strict=True)),
+    )
+    return {**params, "dimension_numbers": numbers, "indices_are_sorted": False}
 
 
 def of_gather(params: Any) -> Windows:

@@ -45,6 +45,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "lax.map as a batch": Mechanism(
         ("writings",), {"veenv.engine.repeated.unvmap:_at_once": lambda e: None}
     ),
+    "row numbers as a batch axis": Mechanism(
+        _SPARSE, {"veenv.engine.repeated.unvmap:_by_rows": lambda e, known: None}
+    ),
     "complex numbers as entries": Mechanism(
         ("sparse",), {"veenv.engine.sparse.partials:_complex_move": lambda *args: None}
     ),

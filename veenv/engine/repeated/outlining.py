@@ -15,7 +15,7 @@ import jax.core
 from veenv.engine.repeated.batched_region import BatchedRegion, Jacobian, RegionFunction
 from veenv.engine.repeated.gather_motion import gathers_first
 from veenv.engine.repeated.region_search import Search
-from veenv.engine.repeated.unvmap import with_batched_loops
+from veenv.engine.repeated.unvmap import with_batch_axes
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import walk
@@ -23,7 +23,7 @@ from veenv.rules import walk
 
 def outline_regions(program: Program, jacobian: Jacobian) -> Program:
     """Returns the program with its batched regions as one equation each."""
-    batched = with_batched_loops(program)
+    batched = with_batch_axes(program)
     search = Search(batched)
     while (more := gathers_first(search)) is not None:
         search = Search(batched := more)

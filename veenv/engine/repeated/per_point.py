@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat, limits
-from veenv.engine.repeated.unvmap import with_batched_loops
+from veenv.engine.repeated.unvmap import with_batch_axes
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program, trace
 from veenv.rules import walk
@@ -250,7 +250,7 @@ def _of_point(closed: Any, ins: Sequence[Axes], outs: Sequence[Axes] | None = No
 def _program(closed: Any) -> Program:
     """Returns the equations of a closed jaxpr, calls inlined."""
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
-    return with_batched_loops(trace(core.jaxpr_as_fun(closed), avals, argnums=range(len(avals))))
+    return with_batch_axes(trace(core.jaxpr_as_fun(closed), avals, argnums=range(len(avals))))
 
 
 def _replayed(program: Program, args: Sequence[_Seen], depth: int) -> list[_Seen]:

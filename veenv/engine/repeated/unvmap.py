@@ -1,7 +1,8 @@
-"""Rewrites `lax.map` and loops that carry nothing as batched equations.
+"""Rewrites loops that carry nothing, and indexing by row numbers, as batched equations.
 
-In: a `Program`. Out: the same program with all steps of such loops at once, as `jax.vmap` would
-write it; `veenv.engine.repeated.outlining` then finds the axes.
+In: a `Program`. Out: the same program as `jax.vmap` would write it: all steps of such loops at
+once, and a batch axis instead of the row numbers of `x[jnp.arange(n), at]`, which is how the
+derivative of `jnp.linalg.det` indexes. `veenv.engine.repeated.outlining` then finds the axes.
 """
 
 from __future__ import annotations
@@ -11,28 +12,32 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.program import Program, trace
 from veenv.rules import walk
 from veenv.rules.base import is_key
+from veenv.rules.indexmap import joined_axis, windows_of, without_row_numbers
+from veenv.rules.table import facts
 
 Atom = Var | Literal
 
 
-def with_batched_loops(program: Program) -> Program:
-    """Returns the needed equations of a program, loops batched, arrays as constants, no literals.
+def with_batch_axes(program: Program) -> Program:
+    """Returns the needed equations of a program, batched, arrays as constants, no literals.
 
     Examples:
       >>> import jax.numpy as jnp
       >>> program = trace(lambda x: jax.lax.map(jnp.sin, x), (jnp.ones(3),))
-      >>> [e.primitive.name for e in with_batched_loops(program).equations]
+      >>> [e.primitive.name for e in with_batch_axes(program).equations]
       ['sin']
     """
-    return _BatchedLoops(program).done()
+    return _Batched(program).done()
 
 
 class Rewriting:
@@ -40,6 +45,7 @@ class Rewriting:
 
     def __init__(self, program: Program):
         self._program = program
+        self._known = Known(replace(program, equations=()))
         self._avals = list(program.avals)
         self._equations: list[Equation] = []
         self._alias: dict[Var, Atom] = {}
@@ -58,6 +64,7 @@ class Rewriting:
         replacements = self.rewrite(e)
         if replacements is None:
             self._equations.append(e)
+            self._known.add(e)
             return
         self._alias.update(
             (v, a) for v, a in zip(e.outvars, replacements, strict=True) if v is not None
@@ -118,11 +125,11 @@ class Rewriting:
         )
 
 
-class _BatchedLoops(Rewriting):
-    """Rewrites loops that carry nothing: all steps at once."""
+class _Batched(Rewriting):
+    """Rewrites loops that carry nothing as all steps at once, row numbers as a batch axis."""
 
     def rewrite(self, e: Equation) -> Sequence[Atom] | None:
-        batched = _at_once(e)
+        batched = _at_once(e) or _by_rows(e, self._known)
         return batched and self.inline(*batched, e.source)
 
 
@@ -140,6 +147,36 @@ def _at_once(e: Equation) -> tuple[Program, tuple[Atom, ...]] | None:
     program = trace(every, avals, argnums=tuple(range(len(avals))))
     more = _num_loops(program.equations) > _num_loops(closed)  # a callback became a loop
     return None if more else (program, e.invars)
+
+
+def _by_rows(e: Equation, known: Known) -> tuple[Program, tuple[Atom, ...]] | None:
+    """Returns a gather or scatter with a batch axis instead of row numbers, and its inputs.
+
+    The other indices may be unknown: the operands of a concatenation are looked at one by one.
+    """
+    if facts(e.primitive.name).form not in ("take", "put") or "dimension_numbers" not in e.params:
+        return None
+    x, index, *updates = e.invars
+    parts, avals, last = (index,), (e.in_avals[1],), len(e.in_avals[1].shape) - 1
+    maker = known.makers[index][0] if index in known.makers else None
+    if maker and joined_axis(maker) == last:
+        parts, avals = maker.invars, maker.in_avals
+    values = [known(part) for part in parts]
+    every = [np.full(a.shape, -1) if v is None else v for v, a in zip(values, avals, strict=True)]
+    found = windows_of(e).row_numbers(e.in_avals[0].shape, np.concatenate(every, last))
+    if found is None:
+        return None
+    number, params = found[0], without_row_numbers(e.params, *found)
+
+    def run(x: Any, parts: Sequence[Any], updates: Sequence[Any]) -> Any:
+        columns = [part[..., k : k + 1] for part in parts for k in range(part.shape[-1])]
+        rest = [*columns[:number], *columns[number + 1 :]]
+        index = jnp.concatenate(rest, -1) if rest else columns[0][..., :0]
+        return _compat.bind(e.primitive, params, [x, index, *updates])
+
+    first, _, *others = map(_compat.abstract, e.in_avals)
+    program = trace(run, (first, [*map(_compat.abstract, avals)], others), argnums=(0, 1, 2))
+    return program, (x, *parts, *updates)
 
 
 def _num_loops(of: Any) -> int:

@@ -65,6 +65,12 @@ def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
     large = limits.TAPS <= columns[0].size <= limits.POINT**2  # of more, memory takes the time
     if not b.stored or not large or not DTYPES.issuperset(dtypes):
         return None
+    for axis in range(columns[0].ndim):  # one entry along a loop around
+        cut = [x.take([0], axis) for x in columns]
+        if all((x == first).all() for x, first in zip(columns, cut, strict=True)):
+            columns = cut
+    if columns[0].size < limits.TAPS:
+        return None
 
     def one(inner: Builder, *ids: int) -> int:
         return int(compute(inner, eqn, [np.array(i) for i in ids]).flat[0])

@@ -16,7 +16,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
-from veenv.kernel.building.nests import Index, Matrix, Nest, Number
+from veenv.kernel.building.nests import Index, Matrix, Nest, Number, different_rows
 from veenv.kernel.scalar_program import (
     FLOATS,
     INDEX,
@@ -361,10 +361,9 @@ def _reflect(
 
 def product(b: Builder, left: Ids, right: Ids) -> Ids:
     """The matrix product of [rows, terms] and [terms, columns] as loops; equal rows once."""
-    if (left == left[:1]).all():  # as those of a loop around
-        left = left[:1]
-    if (right == right[:, :1]).all():
-        right = right[:, :1]
+    (first, row_of), (second, column_of) = different_rows(left), different_rows(right.T)
+    if len(first) < len(left) or len(second) < right.shape[1]:  # as along a loop around
+        return product(b, left[first], right[:, second])[np.ix_(row_of, column_of)]
     if right.shape[1] < len(left):
         return product(b, right.T, left.T).T
     (rows, terms), columns = left.shape, right.shape[1]
@@ -468,7 +467,9 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         further = {key: make(eqn) for key, make in extra.items()}
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
-        each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
+        first, places = different_rows(np.hstack([x.reshape(len(x), -1) for x in flat]))
+        several = [solve(b, *(x[k] for x in flat), **further) for k in first]
+        each = [several[k] for k in places]
         shapes = [v.aval.shape for v in eqn.outvars]
         if not each:
             return [np.zeros(shape, np.int64) for shape in shapes]
@@ -478,18 +479,21 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
     return rule
 
 
-def operations(eqn: Any) -> int:
-    """About how many operations an equation of linear algebra takes; 0 for others."""
+def operations(eqn: Any, each: bool = False) -> int:
+    """About how many operations an equation of linear algebra takes; 0 for others.
+
+    `each`: for one of several matrices.
+    """
     name = eqn.primitive.name
     if name not in RULES or name == "lu_pivots_to_permutation":  # moves alone
         return 0
     *batch, rows, columns = eqn.invars[-1 if "solve" in name else 0].aval.shape
+    number = 1 if each else prod(batch)
     if name == "triangular_solve":
-        size = eqn.invars[0].aval.shape[-1]
-        return int(prod(batch) * size * rows * columns)
+        return int(number * eqn.invars[0].aval.shape[-1] * rows * columns)
     if name == "tridiagonal_solve":
-        return int(prod(batch) * rows * (12 + 9 * columns))
-    products = prod(batch) * rows * columns * min(rows, columns)
+        return int(number * rows * (12 + 9 * columns))
+    products = number * rows * columns * min(rows, columns)
     return int(products // 3 if name == "cholesky" else products)
 
 

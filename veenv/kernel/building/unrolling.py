@@ -216,7 +216,7 @@ def _program(
     """Does `unroll`; with `batches`, axes become loops whose steps are at most so large."""
     jaxpr = _compat.open_jaxpr(closed)
     read = walk.read_in(jaxpr, jaxpr.outvars)
-    stored = any(linear.operations(e) > limits.SMALL for e in walk.every(jaxpr))
+    stored = any(linear.operations(e, each=True) > limits.SMALL for e in walk.every(jaxpr))
     builder = Builder(limit, longest, stored)
     walker = _Unroller(builder, read, deep=size == inf)
     if size < inf:
