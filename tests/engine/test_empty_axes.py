@@ -18,6 +18,9 @@ NAMED = {
     "Gram matrix": (lambda x: jnp.sin(x).T @ x, (0, 3)),
     "softmax": (lambda x: jax.nn.softmax(x, 1), (0, 3)),
     "determinants": (jnp.linalg.det, (0, 2, 2)),
+    "two turns": (lambda x: jnp.flip(jnp.sin(jnp.flip(jnp.sin(x), 0)), 1), (0, 0)),
+    "turned columns": (lambda x: jnp.einsum("ab,ab->b", *2 * [jnp.sin(jnp.flip(jnp.sin(x), 0))]), (0, 0)),
+    "turned, longer": (lambda x: jnp.concatenate([jnp.flip(jnp.sin(x), 1), x[:1]]), (2, 0)),
 }  # fmt: skip
 SIZES = st.sampled_from([0, 0, 1, 2, 3])
 
@@ -114,7 +117,7 @@ def gather(draw, shape, axis):
 
 
 def scatter(draw, shape, axis):
-    rows = draw(st.integers(max(shape[0], 1), 4))
+    rows = draw(st.integers(max(shape[0], 1), max(shape[0], 4)))
     index = np.arange(shape[0]) % rows
     return lambda x: jnp.ones((rows, *shape[1:]), x.dtype).at[index].add(x)
 

@@ -385,7 +385,8 @@ def _transpose(e: Edge) -> Edge:
         y = x.reshape([*x.shape[:at], *e.link.out_shape, *x.shape[at + 1 :]])
         n = len(e.link.out_shape)
         y = e.link.along(y, range(at, at + n), transposed=True)
-        x = jnp.moveaxis(y.reshape([*y.shape[: x.ndim - 1], -1]), -1, at)
+        rest = y.shape[: x.ndim - 1]
+        x = jnp.moveaxis(y.reshape(*rest, prod(y.shape[len(rest) :])), -1, at)
     return Edge(target, x, e.dtype, e.sign, flipped, mask)
 
 

@@ -448,8 +448,10 @@ def _widened(
     (out_axes, every_out), (in_axes, every_in) = outs, ins
     order = [every_in.index(j) for j in (*in_axes, *(j for _, j in extra))]
     rows = np.arange(prod(shape)).reshape(shape).transpose(order)
-    rows = rows.reshape(-1, *rows.shape[len(in_axes) :])
-    gathered = np.where((known >= 0).reshape(-1, *[1] * len(extra)), rows[known], -1)
+    rest = rows.shape[len(in_axes) :]
+    rows = rows.reshape(prod(rows.shape[: len(in_axes)]), *rest)
+    gathered = np.full((len(known), *rest), -1)
+    gathered[known >= 0] = rows[known[known >= 0]]
     gathered = gathered.reshape(*base.out_shape, *gathered.shape[1:])
     labels = [*out_axes, *(k for k, _ in extra)]
     return gathered.transpose([labels.index(k) for k in every_out]).reshape(-1).astype(np.int32)

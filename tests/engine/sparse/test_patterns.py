@@ -87,7 +87,8 @@ def test_resized_images(method: str):
     def fun(x):
         return jax.image.resize(jnp.sin(x.reshape(7, 7)), (10, 10), method)
 
-    check(fun, jnp.arange(1.0, 50) / 20)
+    stored = 4900 if method == "lanczos3" else None  # of whose weights a third are zero
+    check(fun, jnp.arange(1.0, 50) / 20, stored=stored)
 
 
 def test_weights_that_are_zero_are_left_out():
