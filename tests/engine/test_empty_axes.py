@@ -19,7 +19,9 @@ NAMED = {
     "softmax": (lambda x: jax.nn.softmax(x, 1), (0, 3)),
     "determinants": (jnp.linalg.det, (0, 2, 2)),
     "two turns": (lambda x: jnp.flip(jnp.sin(jnp.flip(jnp.sin(x), 0)), 1), (0, 0)),
-    "turned columns": (lambda x: jnp.einsum("ab,ab->b", *2 * [jnp.sin(jnp.flip(jnp.sin(x), 0))]), (0, 0)),
+    "turned columns": (
+        lambda x: jnp.einsum("ab,ab->b", *2 * [jnp.sin(jnp.flip(jnp.sin(x), 0))]), (0, 0),
+    ),
     "turned, longer": (lambda x: jnp.concatenate([jnp.flip(jnp.sin(x), 1), x[:1]]), (2, 0)),
 }  # fmt: skip
 SIZES = st.sampled_from([0, 0, 1, 2, 3])
