@@ -67,11 +67,21 @@ def test_small_systems_one_for_each_index():
 
 def test_derivatives_of_small_matrices_one_for_each_index():
     def stress(moved):
-        f = jnp.eye(3) + 0.1 * jnp.einsum("kns,nd->kds", TABLE, moved)
+        f = jnp.eye(3) + 0.1 * jnp.einsum("kns,ni->kis", TABLE, moved)
         size = jnp.log(jnp.linalg.det(f))[:, None, None]
-        return jnp.einsum("kns,kds->nd", TABLE, f + size * jnp.linalg.inv(f).mT)
+        return jnp.einsum("kns,kis->ni", TABLE, f + size * jnp.linalg.inv(f).mT)
 
     assert_loops(veenv.jacve(stress, kernel="xla"), normal(4, 3))
+
+
+def test_products_of_several_large_matrices_with_one():
+    shared, unit = normal(11, 11), np.broadcast_to(np.eye(11), (4, 11, 11))
+
+    def largest(a):
+        inverse = jax.scipy.linalg.solve_triangular(a + 5 * jnp.eye(11), unit)
+        return (jnp.tanh(inverse) @ shared).max(2)
+
+    assert_loops(largest, normal(4, 11, 11))
 
 
 def test_nan_and_infinity_are_where_they_are_in_xla():

@@ -45,7 +45,6 @@ class Rewriting:
 
     def __init__(self, program: Program):
         self._program = program
-        self._known = Known(replace(program, equations=()))
         self._avals = list(program.avals)
         self._equations: list[Equation] = []
         self._alias: dict[Var, Atom] = {}
@@ -64,7 +63,6 @@ class Rewriting:
         replacements = self.rewrite(e)
         if replacements is None:
             self._equations.append(e)
-            self._known.add(e)
             return
         self._alias.update(
             (v, a) for v, a in zip(e.outvars, replacements, strict=True) if v is not None
@@ -128,8 +126,14 @@ class Rewriting:
 class _Batched(Rewriting):
     """Rewrites loops that carry nothing as all steps at once, row numbers as a batch axis."""
 
+    def __init__(self, program: Program):
+        super().__init__(program)
+        self._known = Known(replace(program, equations=()))  # those that stay are added
+
     def rewrite(self, e: Equation) -> Sequence[Atom] | None:
         batched = _at_once(e) or _by_rows(e, self._known)
+        if batched is None:
+            self._known.add(e)
         return batched and self.inline(*batched, e.source)
 
 

@@ -241,7 +241,7 @@ def _thin_product(
     known_of = facts(equation.primitive.name)
     if not (known_of.multiplies or known_of.form == "dot"):
         return None
-    factor = known.quickly(equation.invars[1 - operand])
+    factor = known(equation.invars[1 - operand])
     if factor is None or not 0 < (nonzero := np.count_nonzero(factor)) <= most * factor.size:
         return None
     if nonzero == factor.size:

@@ -62,14 +62,13 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
 def _stored(b: Builder, eqn: Any, columns: Sequence[Ids]) -> Ids | None:
     """The same of large arrays in memory, as loops over their entries; None of others."""
     dtypes = [dtype_name(v.aval.dtype) for v in (*eqn.invars, eqn.outvars[0])]
-    large = limits.TAPS <= columns[0].size <= limits.POINT**2  # of more, memory takes the time
-    if not b.stored or not large or not DTYPES.issuperset(dtypes):
+    if not b.stored or columns[0].size < limits.TAPS or not DTYPES.issuperset(dtypes):
         return None
     for axis in range(columns[0].ndim):  # one entry along a loop around
         cut = [x.take([0], axis) for x in columns]
         if all((x == first).all() for x, first in zip(columns, cut, strict=True)):
             columns = cut
-    if columns[0].size < limits.TAPS:
+    if not limits.TAPS <= columns[0].size <= limits.POINT**2:  # of more, memory takes the time
         return None
 
     def one(inner: Builder, *ids: int) -> int:

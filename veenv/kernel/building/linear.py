@@ -16,7 +16,7 @@ import numpy as np
 
 from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, arithmetic, choose
-from veenv.kernel.building.nests import Index, Matrix, Nest, Number, different_rows
+from veenv.kernel.building.nests import Index, Matrix, Nest, Number
 from veenv.kernel.scalar_program import (
     FLOATS,
     INDEX,
@@ -361,11 +361,25 @@ def _reflect(
 
 def product(b: Builder, left: Ids, right: Ids) -> Ids:
     """The matrix product of [rows, terms] and [terms, columns] as loops; equal rows once."""
-    (first, row_of), (second, column_of) = different_rows(left), different_rows(right.T)
-    if len(first) < len(left) or len(second) < right.shape[1]:  # as along a loop around
-        return product(b, left[first], right[:, second])[np.ix_(row_of, column_of)]
-    if right.shape[1] < len(left):
-        return product(b, right.T, left.T).T
+    (first, row_of), (second, column_of) = _different(left), _different(right.T)
+    left, right = left[first], right[:, second]
+    turned = right.shape[1] < len(left)
+    entries = _product(b, right.T, left.T).T if turned else _product(b, left, right)
+    return entries[np.ix_(row_of, column_of)]
+
+
+def _different(rows: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of rows that are not equal to one before, and which of these each row is.
+
+    Rows are equal along an axis that is a loop around; what is computed of them has to be, too.
+    """
+    known: dict[bytes, int] = {}
+    places = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows], np.int64)
+    return np.unique(places, return_index=True)[1], places
+
+
+def _product(b: Builder, left: Ids, right: Ids) -> Ids:
+    """Does `product` of rows and columns that differ."""
     (rows, terms), columns = left.shape, right.shape[1]
     n = Nest(b, b.ops[int(left.flat[0])].dtype, unrolled=False)
     x, y = (n.matrix(ids, fixed=True) for ids in (left, right))
@@ -467,13 +481,12 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         further = {key: make(eqn) for key, make in extra.items()}
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
+        each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
         shapes = [v.aval.shape for v in eqn.outvars]
-        if not prod(batch):
+        if not each:
             return [np.zeros(shape, np.int64) for shape in shapes]
-        first, places = different_rows(np.hstack([x.reshape(len(x), -1) for x in flat]))
-        several = [solve(b, *(x[k] for x in flat), **further) for k in first]
-        pairs = zip(zip(*several, strict=True), shapes, strict=True)
-        return [np.stack(rows)[places].reshape(shape) for rows, shape in pairs]
+        pairs = zip(zip(*each, strict=True), shapes, strict=True)
+        return [np.stack(rows).reshape(shape) for rows, shape in pairs]
 
     return rule
 

@@ -460,20 +460,8 @@ def entrywise(
     return n.entries(out)
 
 
-def different_rows(ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the first rows that are not equal to one before, and which of these each is.
-
-    Rows are equal along an axis that is a loop around; what is computed of them has to be, too.
-    """
-    known: dict[bytes, int] = {}
-    places = np.array([known.setdefault(row.tobytes(), len(known)) for row in ids], np.int64)
-    return np.unique(places, return_index=True)[1], places
-
-
 def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
     """Rows of an array in memory, combined by an operation from a start on; None of others."""
-    first, places = different_rows(ids)
-    ids = ids[first]
     n = Nest(b, b.ops[start].dtype, unrolled=False)
     m, formula = n.lying(ids, fixed=True), _formula(b, ids)
     if m is None:
@@ -487,4 +475,4 @@ def reduced(b: Builder, ids: Ids, name: str, start: int) -> Ids | None:
         n.set(out, i, to=total)
 
     n.loop(0, rows, run)
-    return n.entries(out)[places, 0]
+    return n.entries(out)[:, 0]

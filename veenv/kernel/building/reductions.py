@@ -14,7 +14,7 @@ from veenv import limits
 from veenv.kernel.building.builder import Builder, Ids, Rule, arithmetic
 from veenv.kernel.building.decompositions import bound
 from veenv.kernel.building.linear import product
-from veenv.kernel.building.nests import different_rows, lies, reduced
+from veenv.kernel.building.nests import lies, reduced
 from veenv.kernel.scalar_program import DTYPES, FLOATS, CannotFuseError, dtype_name
 from veenv.rules.axes import Product
 from veenv.rules.operator_patterns import products
@@ -97,17 +97,16 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     dtype = dtype_name(aval.dtype)
     count = math.prod(aval.shape) * axes.terms(eqn)
     left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
+    result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     few = limits.FEW * (left.size + right.size)
     there = b.stored and all(_are_stored(b, x[0]) for x in (left, right) if len(x))
     least = limits.TAPS * len(left) if there else max(limits.SMALL * len(left), few)
-    if dtype in FLOATS and count >= max(least, 1):
-        pairs = np.hstack([left.reshape(len(left), -1), right.reshape(len(left), -1)])
-        first, places = different_rows(pairs)
-        several = np.array([product(b, left[k], right[k].T) for k in first])
-        return [several[places].reshape(aval.shape)]
+    if dtype in FLOATS and count >= least:
+        for k, (x, y) in enumerate(zip(left, right, strict=True)):
+            result[k] = product(b, x, y.T)
+        return [result.reshape(aval.shape)]
     _refuse_large("dot_general", count)
     of_left, of_right = left.tolist(), right.tolist()
-    result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     for k, i, j in np.ndindex(result.shape):
         total = b.dot(dtype, of_left[k][i], of_right[k][j])
         result[k, i, j] = b.number(0, dtype) if total is None else total
