@@ -18,6 +18,9 @@ from veenv.kernel.fusing import trace_point
 def test_random_functions(seed: int):
     fun, at = veenv.tasks.random_function(seed, 3, 20, 3)
     columns = [x * np.linspace(0.9, 1.1, 11) for x in at]
+    values = quick_jit(jax.vmap(fun))(*columns)
+    inside = np.isfinite(values).all(0)  # elsewhere JAX's modes give NaN for what is 0 times NaN
+    columns = [x[inside] for x in columns]
     argnums = tuple(range(len(columns)))
     graph = veenv.make_graph(fun, argnums)(*(c[0] for c in columns))
     expected = jax.tree.leaves(quick_jit(jax.vmap(jax.jacrev(fun, argnums)))(*columns))

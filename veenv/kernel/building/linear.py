@@ -481,12 +481,13 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
         further = {key: make(eqn) for key, make in extra.items()}
         batch = ins[0].shape[: ins[0].ndim - ranks[0]]
         flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
-        each = [solve(b, *(x[k] for x in flat), **further) for k in range(prod(batch))]
         shapes = [v.aval.shape for v in eqn.outvars]
-        if not each:
+        if not prod(batch):
             return [np.zeros(shape, np.int64) for shape in shapes]
-        pairs = zip(zip(*each, strict=True), shapes, strict=True)
-        return [np.stack(rows).reshape(shape) for rows, shape in pairs]
+        first, places = _different(np.hstack([x.reshape(len(x), -1) for x in flat]))
+        several = [solve(b, *(x[k] for x in flat), **further) for k in first]
+        pairs = zip(zip(*several, strict=True), shapes, strict=True)
+        return [np.stack(rows)[places].reshape(shape) for rows, shape in pairs]
 
     return rule
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -177,6 +178,8 @@ class Nest:
 
     def _place(self, m: Matrix, index: Sequence[Index]) -> Index:
         """The place of an entry."""
+        if self.unrolled:  # the same of integers
+            return sum(map(operator.mul, index, m.strides), m.start)
         each = map(self.times, index, m.strides)
         return functools.reduce(self.plus, each, m.start)
 
