@@ -93,6 +93,7 @@ def arrays_in(graph):
     return any(math.prod(graph.shapes[graph.node(v)]) > 1 for v in graph.eliminable)
 
 
+@pytest.mark.whole
 def test_the_core_set_is_drawn_by_its_rule():
     published = drawn("core", PUBLISHED)[:5]
     large = [task for task in drawn("core", HARD) if len(task_graph(task).eliminable) > 600][:2]
@@ -103,6 +104,7 @@ def test_the_core_set_is_drawn_by_its_rule():
     assert FIXED["core"] == (*published, *large, *arrays, rest)
 
 
+@pytest.mark.whole
 def test_the_real_set_is_drawn_by_its_rule():
     """Held out from the core set, and of eight kinds."""
     tasks = drawn("real", HARD | {*CANDIDATES["named"]})
