@@ -103,11 +103,10 @@ class Config:
 
     def __post_init__(self) -> None:
         """Checks the numbers and the folder."""
-        if not self.seconds > 0 or not 1 <= self.seeds <= MOST_SEEDS:
-            raise ValueError(
-                f"expected positive seconds and at most {MOST_SEEDS} seeds, got "
-                f"{self.seconds:g} and {self.seeds}"
-            )
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.seconds:g}")
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ValueError(f"seeds must be between 1 and {MOST_SEEDS}, got {self.seeds}")
         if self.functions and self.official:
             raise ValueError("a trial with --functions needs another --folder")
 

@@ -7,12 +7,23 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("veenv")
 STRICT = bool(os.environ.get("VEENV_STRICT"))
 """Whether an unexpected failure is an error: in the tests, which set ``VEENV_STRICT=1``."""
+
+
+def check_flags(**options: Any) -> None:
+    """Checks options that are on or off.
+
+    Raises:
+      TypeError: naming one that is neither.
+    """
+    for name, value in options.items():
+        if value not in (False, True):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ FLOWS: dict[tuple[str, str], tuple[Step, ...]] = {
         ("veenv/graph/program.py", "traces the function, inlines calls", "Program"),
         ("veenv/graph/linearisation.py", "finds partials by veenv/rules", "Linearisation"),
         ("veenv/orders/resolve.py", "turns the order into vertex ids", "ids"),
-        ("veenv/engine/alternatives.py", "offers other orders, JAX's modes", "Forms"),
+        ("veenv/engine/alternatives.py", "offers other orders, JAX's modes", "Candidates"),
         ("veenv/engine/evaluation.py", "runs equations, values partials", "edges"),
         ("veenv/engine/elimination.py", "multiplies and adds edges", "jaxpr"),
         ("veenv/engine/form_selection.py", "takes the form of least price", "jaxpr"),

@@ -17,11 +17,11 @@ def _xla(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.node.get_closest_marker("kernels") is not None:
         monkeypatch.setattr(by_numpy, "COMPILES", True)
         return
-    compiled = jacobian.compiled
+    compiled = jacobian.in_chosen_form
 
     def by_xla(request, fun):
         kernel = "xla" if request.kernel == "auto" else request.kernel
         return compiled(replace(request, kernel=kernel), fun)
 
-    monkeypatch.setattr(jacobian, "compiled", by_xla)
-    monkeypatch.setattr(second, "compiled", by_xla)
+    monkeypatch.setattr(jacobian, "in_chosen_form", by_xla)
+    monkeypatch.setattr(second, "in_chosen_form", by_xla)

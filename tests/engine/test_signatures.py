@@ -438,3 +438,12 @@ def test_an_order_for_another_graph_says_how_to_search_anew():
     order = veenv.Order.from_graph(graph, graph.reverse(), name="mine")
     with pytest.raises(ValueError, match=r"another graph: .* veenv\.optimize"):
         veenv.jacve(lambda x: jnp.sin(x) * x, order)(X)
+
+
+@pytest.mark.parametrize("make", [jacve, value_and_jacve, veenv.hessian])
+@pytest.mark.parametrize("value", ["no", "bcoo", 2, None])
+def test_options_that_are_neither_on_nor_off_are_refused(make, value):
+    for option in ("has_aux", "holomorphic", "sparse_representation"):
+        with pytest.raises(TypeError, match=f"{option} must be True or False, got {value!r}"):
+            make(jnp.sin, **{option: value})
+    make(jnp.sin, sparse_representation=np.True_)

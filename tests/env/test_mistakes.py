@@ -148,6 +148,8 @@ WRONG = {
            r"got those of \(3,\); .* pick episode k") for read in ("order", "final_order")),
     ],
     TypeError: [
+        (lambda: veenv.make("Robertson", spec=3), "spec must be a Spec, or None .*, got 3"),
+        (lambda: veenv.make("Robertson", normalise=0.5), "normalise must be True or False"),
         *((lambda a=a: jax.eval_shape(lambda: env().step(None, env().init(), a)), "integer slot")
           for a in (1.0, float("nan"), True, np.float32(1), jnp.ones(()))),
         *((lambda a=a: single(a), "integer slot")

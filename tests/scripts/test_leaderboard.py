@@ -426,9 +426,9 @@ def test_traces_end_with_the_order_that_is_returned(cost, points):
 def test_unknown_methods_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected one of .*optimize.*, or FILE\.py:FUNCTION"):
         resolved("nosuch")
-    for options in ({"seconds": -1.0}, {"seeds": 0}, {"seeds": 1000}):
-        with pytest.raises(ValueError, match="expected positive seconds and at most 100 seeds"):
-            Config(**options)
+    for option, value in (("seconds", -1.0), ("seeds", 0), ("seeds", 1000)):
+        with pytest.raises(ValueError, match=f"{option} must be .*, got {value:g}"):
+            Config(**{option: value})
     command = [sys.executable, "scripts/leaderboard.py", "--check", "--folder", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True)
     assert ended.returncode == 2

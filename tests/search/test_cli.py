@@ -87,6 +87,7 @@ def test_a_function_is_searched(monkeypatch, capsys):
         (("--task", "MLP", "--args", "(1,)"), "--args and --argnums belong to --function"),
         (("--task", "MLP", "--budget", "soon"), "budget must be a time"),
         (("--task", "MLP", "--seed", "-1"), "seed must be an int that is not negative"),
+        (("--task", "MLP", "--timing", "-1"), "timing must not be negative, got -1"),
         (("--task", "MLP", "--out", "/no/such/folder/x.json"), "folder of --out"),
         (("--task", "MLP", "--budgt", "3s"), "Unrecognized options"),
         (("MLP", "--budget", "3s"), "unexpected 'MLP': every value follows"),

@@ -51,8 +51,8 @@ class JaxMode(NamedTuple):
     length: int  # about how many equations it has
 
 
-class Forms(NamedTuple):
-    """The forms of a Jacobian, all with the same results."""
+class Candidates(NamedTuple):
+    """Ways to a Jacobian, all with the same results."""
 
     # results of the elimination and of other orders; empty where only JAX's modes are compared
     eliminations: list[Any]

@@ -7,6 +7,7 @@ from typing import Any, Literal, ParamSpec, TypedDict, Unpack, overload
 
 from jax import Array
 
+from veenv._support import check_flags
 from veenv.engine.jacobian import transformed
 from veenv.engine.request import Request
 from veenv.engine.sparse import SparseTensor
@@ -123,6 +124,8 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
+    check_flags(has_aux=has_aux, count_ops=count_ops, sparse_representation=sparse_representation,
+                holomorphic=holomorphic, allow_int=allow_int)  # fmt: skip
     blocks = "sparse" if sparse_representation else "dense"
     parts = "jacobian", *("aux",) * has_aux, *("counts",) * count_ops
     request = Request(plain_order(order), plain_argnums(argnums), parts, has_aux, blocks,
@@ -191,6 +194,8 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
+    check_flags(has_aux=has_aux, count_ops=count_ops, sparse_representation=sparse_representation,
+                holomorphic=holomorphic, allow_int=allow_int)  # fmt: skip
     blocks = "sparse" if sparse_representation else "dense"
     parts = "value", "jacobian", *("counts",) * count_ops
     request = Request(plain_order(order), plain_argnums(argnums), parts, has_aux, blocks,

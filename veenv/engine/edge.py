@@ -64,7 +64,7 @@ def meeting_infinity(may: bool) -> AbstractContextManager[None]:
 
 
 def with_zeros(several: Sequence[Edge], target: Structure) -> list[Edge]:
-    """Returns terms of a sum, masked where `target` stores zeros of δs or links that may matter."""
+    """Returns terms of a sum, each with a mask where `target` may store zeros beside infinity."""
     no_infinity = not _meets_infinity.get() and all(e.mask is None for e in several)
     if no_infinity or target.link is not Link.NONE:
         return list(several)

@@ -251,7 +251,7 @@ class _Candidate:
 
 
 def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
-    first, modes = considered.first, considered.modes.traced()
+    first, modes = considered.traced, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
     size = largest_kernel(considered)
     names = attempt(lambda: _names(considered, lin), lambda: _names(considered, None))
@@ -279,7 +279,7 @@ def _explained(considered: Considered, function: _Function, batch: int) -> Expla
 
 def _names(considered: Considered, lin: Linearisation | None) -> list[str]:
     """Returns the names of the forms that were asked for."""
-    count, mode = len(considered.first), considered.first[0].name
+    count, mode = len(considered.traced), considered.traced[0].name
     if mode or lin is None:
         return [mode or "elimination"] * count
     ids = resolve_order("auto", lin.graph)

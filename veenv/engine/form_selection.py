@@ -1,6 +1,6 @@
 """Selects, in a trace, the form of a Jacobian with the least price at the batch.
 
-In: a `Request` and functions that trace its `Forms`. Out: the Jacobian in the cheapest form.
+In: a `Request` and functions that trace its `Candidates`. Out: the Jacobian in the cheapest form.
 
 Forms are eliminations in one order or several, JAX's modes, and one of the eliminations as one
 kernel. All have the same results; `veenv.kernel.price` predicts the seconds of each.
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from veenv import _compat, limits
 from veenv._support import attempt, setting
 from veenv.engine import materialise
-from veenv.engine.alternatives import Forms, JaxMode
+from veenv.engine.alternatives import Candidates, JaxMode
 from veenv.engine.request import Request
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import Traced, run_at_batch, run_kernel, trace_leaves, trace_point
@@ -58,14 +58,14 @@ OperandMap = Callable[[Sequence[Any]], Sequence[Any]]
 def choosing(
     request: Request,
     jacobian: Callable[..., Any],
-    forms: Callable[[Sequence[Any], dict[str, Any]], Forms | None],
+    candidates: Callable[[Sequence[Any], dict[str, Any]], Candidates | None],
 ) -> Callable[..., Any]:
     """Returns a Jacobian in the form of the least price.
 
     Args:
       request: what is asked for.
       jacobian: by elimination, called where nothing is compiled.
-      forms: of positional and keyword arguments all results at once, every value that might be
+      candidates: of positional and keyword arguments all results at once, every value that might be
         expensive pinned; None where only the elimination can be run.
     """
 
@@ -74,11 +74,11 @@ def choosing(
         if not any(map(_compat.is_traced, jax.tree.leaves((args, kwargs)))):
             return jacobian(*args, **kwargs)
         errors: list[Exception] = []  # where the function is traced and eliminated
-        alone, several = _noting(errors, jacobian), _noting(errors, forms)
+        alone, several = _noting(errors, jacobian), _noting(errors, candidates)
 
         def best() -> Any:
             considered = _considered(request, alone, several, args, kwargs)
-            return alone(*args, **kwargs) if considered is None else _cheapest(considered)
+            return alone(*args, **kwargs) if considered is None else _run_cheapest(considered)
 
         return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in errors)
 
@@ -88,12 +88,12 @@ def choosing(
 def _considered(
     request: Request,
     jacobian: Callable[..., Any],
-    forms: Callable[[Sequence[Any], dict[str, Any]], Forms | None],
+    candidates: Callable[[Sequence[Any], dict[str, Any]], Candidates | None],
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> Considered | None:
     """Traces the forms that there are to choose from."""
-    known: Forms | None = None
+    known: Candidates | None = None
     leaves, tree = jax.tree.flatten((args, kwargs))
     kernels = request.kernel == "auto"
 
@@ -106,7 +106,7 @@ def _considered(
     @functools.wraps(jacobian, updated=())
     def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
         nonlocal known
-        several = forms(args, kwargs)
+        several = candidates(args, kwargs)
         known = several and several._replace(eliminations=[])  # those are of this trace
         return several.eliminations if several else []
 
@@ -267,28 +267,28 @@ class Menu:
         return best if price(best) < kernel else None
 
 
-def _cheapest(considered: Considered) -> Any:
+def _run_cheapest(considered: Considered) -> Any:
     """Computes the Jacobian in the cheapest form; where it may it waits for the batch."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher(considered)
-    first, modes, source = considered
-    asked, every = first[0], range(len(first[0].closed.out_avals))
+    traced, modes, source = considered
+    asked, every = traced[0], range(len(traced[0].closed.out_avals))
     kernel_form = attempt(lambda: kernel_of(considered), KernelForm)
     base, program = kernel_form.traced, kernel_form.program
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # further ones report callbacks
         several = menu_of(considered, kernel_form, base, modes.after_trace)
 
-        def instead(batch: int) -> Run | None:
+        def faster_at(batch: int) -> Run | None:
             kernel = kernel_seconds(program, batch)
             if kernel <= least_seconds(program, batch):
                 return None
             cheaper = several.cheapest(batch, kernel)
             return cheaper and cheaper.run(wanted)
 
-        return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    if source is not None and (len(first) > 1 or modes.modes) and _is_pure(first):
+        return run_kernel(base, program, several.forms[0].run(wanted), faster_at)
+    if source is not None and (len(traced) > 1 or modes.modes) and _is_pure(traced):
         later = menu_of(considered, kernel_form, asked, modes.after_trace)
         usual = lambda *operands: later.cheapest(None).run(every)(*operands)  # noqa: E731
         return run_at_batch(asked, usual, lambda batch: later.cheapest(batch).run(every))
@@ -299,7 +299,7 @@ def _cheapest(considered: Considered) -> Any:
 class Considered(NamedTuple):
     """The forms that there were to choose from."""
 
-    first: Sequence[Traced]  # eliminations, or a mode of JAX alone
+    traced: Sequence[Traced]  # eliminations, or a mode of JAX alone
     modes: _Modes  # JAX's own beside them
     source: int | None  # index of the form that becomes the kernel; None: none may
 
@@ -322,7 +322,7 @@ def menu_of(
 
     `modes` are those of JAX by such operands, where they have not been traced for the kernel.
     """
-    rest = [one for one in considered.first if one is not base]
+    rest = [one for one in considered.traced if one is not base]
     forms, has_modes = [Form.of(base), *_forms(rest, base.operands)], bool(considered.modes.modes)
     if kernel_form.modes is None:
         return Menu(forms, modes(base.operands), has_modes)
@@ -340,8 +340,8 @@ class KernelForm(NamedTuple):
 
 def largest_kernel(considered: Considered) -> int:
     """Returns the largest `size_of` that compiles in not much more time than the shortest form."""
-    first, modes, _ = considered
-    lengths = *(equations_of(one.closed) for one in first), *(mode.length for mode in modes.modes)
+    traced, modes, _ = considered
+    lengths = *(equations_of(one.closed) for one in traced), *(mode.length for mode in modes.modes)
     return kernel_size(min(lengths))
 
 
@@ -351,10 +351,10 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     JAX's modes, whose loops and axes stay loops, are looked at where the elimination is refused or
     long; one of them is tried first where it is estimated to compute less.
     """
-    first, untraced, source = considered
+    traced, untraced, source = considered
     if source is None:
         return KernelForm(modes=modes)
-    asked, estimate = first[source], operations_of(first[source].closed)
+    asked, estimate = traced[source], operations_of(traced[source].closed)
     if asked.is_constant:
         return KernelForm(modes=modes)
     size = largest_kernel(considered)
@@ -378,11 +378,11 @@ def kernel_of(considered: Considered, modes: Sequence[Traced] | None = None) -> 
     return KernelForm(modes=modes)
 
 
-def _is_pure(first: Sequence[Traced]) -> bool:
+def _is_pure(traced: Sequence[Traced]) -> bool:
     """Returns whether forms only compute, of operands that can wait for a batch."""
-    if any(map(is_key, map(jax.typeof, first[0].operands))):
+    if any(map(is_key, map(jax.typeof, traced[0].operands))):
         return False
-    return not any(e.effects for form in first for e in walk.equations(form.closed))
+    return not any(e.effects for form in traced for e in walk.equations(form.closed))
 
 
 def _forms(several: Sequence[Traced], operands: Sequence[Any]) -> list[Form]:

@@ -20,7 +20,7 @@ import numpy as np
 from veenv import _compat, limits
 from veenv._support import attempt
 from veenv.engine.alternatives import (
-    Forms,
+    Candidates,
     by_jax,
     meets_infinity,
     modes_alone,
@@ -48,7 +48,7 @@ from veenv.kernel.fusing import KernelMode, as_kernel
 from veenv.linear.barrier import with_pins
 from veenv.linear.linear_map import canonical
 from veenv.orders.resolve import resolve_order
-from veenv.rules.base import is_complex, memoised
+from veenv.rules.base import equal_equations_once, is_complex
 from veenv.rules.shape import selected
 from veenv.structure import structure as algebra
 
@@ -59,10 +59,10 @@ _FORESEEN = (NotImplementedError, *OF_TRACING)
 
 def transformed(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what a request asks for of a function, for arrays on any mesh and any width."""
-    return anywhere(lambda fun, _: compiled(request, fun), fun, request)
+    return anywhere(lambda fun, _: in_chosen_form(request, fun), fun, request)
 
 
-def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
+def in_chosen_form(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
     """Returns what is asked for of a function, in the form that was asked for or the fastest."""
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
@@ -89,10 +89,10 @@ def compiled(request: Request, fun: Callable[..., Any]) -> Callable[..., Any]:
         return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
     if request.pin != "auto":
         return pinned
-    return choosing(request, jacobian, functools.partial(forms, request, fun))
+    return choosing(request, jacobian, functools.partial(candidates, request, fun))
 
 
-@memoised()
+@equal_equations_once()
 def requested(
     request: Request, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
@@ -103,15 +103,17 @@ def requested(
     return point.or_by_jax(lambda: point.eliminable().result(), lambda result: result)
 
 
-@memoised()
-def forms(
+@equal_equations_once()
+def candidates(
     request: Request, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Forms | None:
+) -> Candidates | None:
     """Returns all forms that may stand for the requested one; None where only that can be run."""
     point = _Point.of(request, fun, args, kwargs)
     if is_symbolic(point.program):
         return None
-    return point.or_by_jax(lambda: point.eliminable().forms(), lambda result: Forms([result], []))
+    return point.or_by_jax(
+        lambda: point.eliminable().candidates(), lambda result: Candidates([result], [])
+    )
 
 
 @dataclass(frozen=True)
@@ -201,23 +203,23 @@ class _Eliminable:
         optional = lambda: self._results(self._blocks(), self._symmetric(), [])  # noqa: E731
         return attempt(optional, self._plain)[0]
 
-    def forms(self) -> Forms | None:
+    def candidates(self) -> Candidates | None:
         """Returns the results by the order and by others, and JAX's modes.
 
         None where a rule closes over values of the function, which must then be run as it is.
         """
         if whole_of(self.lin) is not None:
             return None
-        return attempt(self._forms, lambda: Forms(self._plain(), []))
+        return attempt(self._candidates, lambda: Candidates(self._plain(), []))
 
-    def _forms(self) -> Forms:
+    def _candidates(self) -> Candidates:
         request, lin = self.point.request, self.lin
         modes = other_modes(lin, request)
         symmetric, blocks = self._symmetric(), self._blocks()
         if blocks == request.blocks and (alone := modes_alone(lin, self.ids, modes)):
-            return Forms([], alone)
+            return Candidates([], alone)
         orders = other_orders(lin, self.ids, request.compared, modes) if blocks == "dense" else []
-        return Forms(self._results(blocks, symmetric, orders), [*modes.values()])
+        return Candidates(self._results(blocks, symmetric, orders), [*modes.values()])
 
     def _plain(self) -> list[Any]:
         """Returns the result without anything that is optional."""
@@ -299,7 +301,7 @@ def entries_of(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> tuple[int
 
     def count(inputs: Any) -> None:
         nonlocal stored
-        with memoised():
+        with equal_equations_once():
             _, done = _eliminated(lin, inputs, ids, SymmetricBlocks(), "sparse")
             rows = all_blocks(lin, done.terms, SymmetricBlocks(), sparse=True)
         several = (block for row in rows for block in row if isinstance(block, SparseTensor))

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv._support import extra
+from veenv._support import check_flags, extra
 from veenv.engine.forward_laplacian import laplacians
-from veenv.engine.jacobian import compiled
+from veenv.engine.jacobian import in_chosen_form
 from veenv.engine.request import Request
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.wrappers import anywhere, equal_bodies_once
@@ -88,8 +88,9 @@ def hessian(
       >>> veenv.hessian(chain, sparse_representation=True)(jnp.zeros(100)).nse
       298
     """
+    check_flags(sparse_representation=sparse_representation, has_aux=has_aux,
+                holomorphic=holomorphic)  # fmt: skip
     argnums = plain_argnums(argnums)
-
     gradient = _gradient(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
     parts = "gradient", *("aux",) * has_aux
     blocks = "sparse" if sparse_representation else "scattered"
@@ -100,7 +101,7 @@ def hessian(
         def symmetric(args: Any, kwargs: Any) -> bool:
             return _is_symmetric(seen(fun), args, kwargs, argnums, has_aux)
 
-        return compiled(replace(request, symmetric=symmetric), gradient)
+        return in_chosen_form(replace(request, symmetric=symmetric), gradient)
 
     return anywhere(make, gradient, request)
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
+from veenv._support import check_flags
 from veenv.env.arguments import check_state, chosen_params, to_slot
 from veenv.env.counts import Count
 from veenv.env.encode import EnvParams, Spec
@@ -94,11 +95,15 @@ class VertexEnv:
             are NaN.
 
         Raises:
+          TypeError: if `spec` is no Spec, or `normalise` neither True nor False.
           ValueError: if `cost` is not a cost model, `shaping` not a reference order,
             `observation` not a kind or `max_edges` no number for it, the graph
             does not fit `spec`, or the cost of some order could pass the range of counts (see
             `veenv.env.exact_range.check_total`).
         """
+        check_flags(normalise=normalise)
+        if not isinstance(spec, Spec | None):
+            raise TypeError(f"spec must be a Spec, or None for the graph's own, got {spec!r}")
         self.graph = graph
         self.cost: CostModel = check_cost_model(cost)
         self.spec = Spec.of(graph, self.cost) if spec is None else spec

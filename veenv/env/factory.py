@@ -13,7 +13,6 @@ from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.linearisation import make_graph
 from veenv.rules.table import named
-from veenv.tasks.evaluation_sets import set_names
 
 
 def make(
@@ -94,8 +93,6 @@ def task_graph(
     """
     entry = None
     if isinstance(task, str):
-        if task in set_names():
-            raise ValueError(f"{task} is a set of tasks: veenv.sets({task!r})")
         entry = tasks.get(task)
     elif not isinstance(task, Graph):
         if not callable(task):

@@ -298,7 +298,7 @@ def linearise(
         return _linearised(program, holomorphic, within)
     except OF_TRACING as error:
         refused = error
-    for retrace in program.instead if within == ALONE else program.instead[:1]:
+    for retrace in program.retraces if within == ALONE else program.retraces[:1]:
         with suppress(*OF_TRACING):
             return _linearised(retrace(refused), holomorphic, within)
     raise refused

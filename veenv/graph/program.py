@@ -64,7 +64,7 @@ class Program:
     replay: Callable[..., Any]  # the function as it was traced, for arguments of the same shapes
     # other traces, tried in turn where a derivative rule closes over a value of the trace: with
     # everything that does not depend on the inputs evaluated, and as one equation
-    instead: tuple[Callable[[Exception], Program], ...] = ()
+    retraces: tuple[Callable[[Exception], Program], ...] = ()
 
     @functools.cached_property
     def vertex_variables(self) -> tuple[Var, ...]:
@@ -148,8 +148,8 @@ def trace(
             return whole(error)
 
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
-        return replace(known(), instead=(whole,))  # it may be lost in a rule inside a loop
-    return replace(first, instead=(known, whole))
+        return replace(known(), retraces=(whole,))  # it may be lost in a rule inside a loop
+    return replace(first, retraces=(known, whole))
 
 
 def _check_arrays(arguments: dict[int, Any]) -> None:

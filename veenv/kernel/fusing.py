@@ -310,7 +310,8 @@ def fuse(
       static_argnames: names of such arguments.
 
     Returns:
-      A function as `fun`; its results differ from XLA's by rounding alone.
+      A function as `fun`; its results differ from XLA's by rounding alone, eigenvectors also by
+      their sign.
 
     Raises:
       TypeError: if `fun` cannot be called.
@@ -364,8 +365,8 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise error.at(place or _place(fun)) from None
     results = [k for k in program.written() if k < len(trace.closed.out_avals)]
     xla = trace.differentiable(results)
-    instead = lambda n: xla if n == 1 and is_slow_alone(trace, program) else None  # noqa: E731
-    return run_kernel(trace, program, xla, instead, _again)
+    faster_at = lambda n: xla if n == 1 and is_slow_alone(trace, program) else None  # noqa: E731
+    return run_kernel(trace, program, xla, faster_at, _again)
 
 
 def is_slow_alone(traced: Traced, program: ScalarProgram | Finished) -> bool:
@@ -449,7 +450,7 @@ def run_kernel(
     traced: Traced,
     program: ScalarProgram | Finished,
     xla: Callable[..., list[Any]] | None = None,
-    instead: Callable[[int], Callable[..., Any] | None] | None = None,
+    faster_at: Callable[[int], Callable[..., Any] | None] | None = None,
     again: primitive.Again | None = None,
 ) -> Any:
     """Calls the kernel; constants and copies of arguments are none of its business.
@@ -459,7 +460,7 @@ def run_kernel(
       program: its scalar program.
       xla: for XLA, the function from operands to the leaves of the result that are written; by
         default the traced one.
-      instead: for a number of points such a function where that is faster than the kernel.
+      faster_at: for a number of points such a function where that is faster than the kernel.
       again: makes kernels of the kernel's derivatives.
     """
     avals, written = traced.closed.out_avals, program.written()
@@ -468,8 +469,8 @@ def run_kernel(
     if written:
         pairs = zip(traced.operands, program.inputs, strict=True)
         operands = [jnp.asarray(x, leaf.dtype) for x, leaf in pairs]
-        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(results), instead)
-        kernel = primitive.Fused(program, xla, instead, again)
+        xla, faster_at = _as_kernel_dtypes(traced, program, xla or traced.xla(results), faster_at)
+        kernel = primitive.Fused(program, xla, faster_at, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:
@@ -491,17 +492,17 @@ def run_kernel(
 def run_at_batch(
     traced: Traced,
     xla: Callable[..., list[Any]],
-    instead: Callable[[int], Callable[..., list[Any]] | None],
+    faster_at: Callable[[int], Callable[..., list[Any]] | None],
 ) -> Any:
     """Calls a function for XLA in a form that depends on the batch.
 
     Args:
       traced: the function.
       xla: from operands to the leaves of the result, where the batch is not known.
-      instead: for a number of points such a function, where there is another.
+      faster_at: for a number of points such a function, where there is another.
     """
     avals = traced.closed.out_avals
-    batched = primitive.Batched(list(map(jax.typeof, traced.operands)), avals, xla, instead)
+    batched = primitive.Batched(list(map(jax.typeof, traced.operands)), avals, xla, faster_at)
     leaves = primitive.call(batched, *map(jnp.asarray, traced.operands))
     return traced.result(list(map(_compat.as_weak_as, avals, leaves)))
 
@@ -510,7 +511,7 @@ def _as_kernel_dtypes(
     traced: Traced,
     program: ScalarProgram | Finished,
     xla: Callable[..., list[Any]],
-    instead: Callable[[int], Callable[..., Any] | None] | None,
+    faster_at: Callable[[int], Callable[..., Any] | None] | None,
 ) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:
     """Functions of the traced one's dtypes as functions of those that the kernel computes in."""
     avals = traced.closed.out_avals
@@ -520,7 +521,7 @@ def _as_kernel_dtypes(
     if dtypes == [leaf.dtype for leaf in program.inputs] and [leaf.dtype for leaf in to] == [
         avals[k].dtype if k < len(avals) else None for k in written
     ]:
-        return xla, instead
+        return xla, faster_at
 
     def converted(fun: Callable[..., Any]) -> Callable[..., list[Any]]:
         def run(*operands: Any) -> list[Any]:
@@ -530,6 +531,6 @@ def _as_kernel_dtypes(
 
         return run
 
-    if instead is None:
+    if faster_at is None:
         return converted(xla), None
-    return converted(xla), lambda points: (f := instead(points)) and converted(f)
+    return converted(xla), lambda points: (f := faster_at(points)) and converted(f)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 Again = Callable[[Callable[..., Sequence[Any]], Sequence[Any]], Callable[[int], Any]]
-"""From a function of one point and its operands' shapes and dtypes to what is `instead` of it."""
+"""From a function of one point and its operands' shapes and dtypes to its `faster_at`."""
 
 
 class Batched:
@@ -38,9 +38,9 @@ class Batched:
       inputs: shape and dtype of each operand of one point.
       outputs: shape and dtype of each result.
       xla: the function of one point, from operands to results.
-      instead: of a number of points, such a function where it is faster on a CPU; None where there
-        is no other. With it `xla` is what other machines run, what is exported, and what is divided
-        among devices.
+      faster_at: of a number of points, such a function where it is faster on a CPU; None where
+        there is no other. With it `xla` is what other machines run, what is exported, and what is
+        divided among devices.
       again: makes kernels of its derivatives; None leaves them to XLA.
       pulled: of a derivative that is linear in its last operands its transpose, from the first ones
         and cotangents; None where that is made of `xla`.
@@ -51,12 +51,12 @@ class Batched:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         xla: Callable[..., Sequence[Any]],
-        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None,
+        faster_at: Callable[[int], Callable[..., Sequence[Any]] | None] | None,
         again: Again | None = None,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.xla = xla
-        self.instead = instead
+        self.faster_at = faster_at
         self.again = again
         self.pulled: Callable[[Sequence[Any], list[Any]], Sequence[Any]] | None = None
 
@@ -64,8 +64,8 @@ class Batched:
         self, fun: Callable[..., Sequence[Any]], inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> Batched:
         """A derivative of it, of one point, as a kernel where it can be one."""
-        instead = None if self.again is None else self.again(fun, inputs)
-        return Batched(inputs, outputs, fun, instead, self.again)
+        faster_at = None if self.again is None else self.again(fun, inputs)
+        return Batched(inputs, outputs, fun, faster_at, self.again)
 
     def now(self, *args: Any) -> list[Any]:
         """The results at arrays, outside of any trace."""
@@ -125,11 +125,11 @@ class Fused(Batched):
         self,
         program: ScalarProgram | Finished,
         xla: Callable[..., Sequence[Any]],
-        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        faster_at: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
         again: Again | None = None,
     ):
         written = [program.outputs[k] for k in program.written()]
-        super().__init__(program.inputs, written, xla, instead, again)
+        super().__init__(program.inputs, written, xla, faster_at, again)
         self.program = program
 
     @property
@@ -139,7 +139,7 @@ class Fused(Batched):
         It is not kept here: it refers to this object, and JAX holds what refers to a function as
         long as the function.
         """
-        key = self.program.digest(), self.instead is None, self.again is None
+        key = self.program.digest(), self.faster_at is None, self.again is None
         with _lock:
             jitted = _recent.pop(key, None) or jax.jit(self._alone)
             _recent[key] = jitted
@@ -328,7 +328,7 @@ def _lower_xla(
 
 def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     exported = _compat.is_export(ctx)
-    asked = isinstance(kernel, Fused) and (kernel.instead is None or kernel.again is not None)
+    asked = isinstance(kernel, Fused) and (kernel.faster_at is None or kernel.again is not None)
     if not asked and (exported or _compat.is_partitioned(ctx)):
         return _lower_xla(ctx, *operands, kernel=kernel)
     if exported:
@@ -347,7 +347,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
 
 def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:
     """The fastest form at a batch, of a function that has others than the kernel."""
-    faster = kernel.instead and kernel.instead(batch)
+    faster = kernel.faster_at and kernel.faster_at(batch)
     if faster is not None or not isinstance(kernel, Fused):
         return _lower_xla(ctx, *operands, kernel=kernel, fun=faster)
     return _lower_point(ctx, *operands, kernel=kernel)

@@ -258,7 +258,7 @@ _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", 
 
 
 @contextmanager
-def memoised() -> Iterator[None]:
+def equal_equations_once() -> Iterator[None]:
     """Has functions of equal equations traced once, as long as one trace lasts."""
     with setting(_known, {}):
         yield

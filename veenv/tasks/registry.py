@@ -83,7 +83,7 @@ def get(name: str) -> Task:
     Raises:
       TypeError: it is no name.
       ValueError: no task has that name; the message suggests the nearest names, those of sets
-        among them.
+        among them, or says that it is a set's.
 
     Examples:
       >>> get("roeflux").name
@@ -99,6 +99,8 @@ def get(name: str) -> Task:
     tasks = {**_BUILT_IN, **_HARD, **_registered}
     if key in tasks:
         return tasks[key]
+    if name in set_names():
+        raise ValueError(f"{name} is a set of tasks: veenv.sets({name!r})")
     names = {**_ALIASES, **{k: task.name for k, task in tasks.items()}}
     known = names | {name: name for name in set_names()}
     near = [k for k in known if k.startswith(key)][:3] or difflib.get_close_matches(

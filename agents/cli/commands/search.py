@@ -60,8 +60,10 @@ class SearchArgs:
     """File for the order, such as `order.json`."""
 
     def __post_init__(self) -> None:
-        """Checks that there is one thing to search for."""
+        """Checks that there is one thing to search for, and the time."""
         self.own.check_one(self.task)
+        if not self.timing >= 0:
+            raise ValueError(f"timing must not be negative, got {self.timing}")
 
 
 def main() -> int:

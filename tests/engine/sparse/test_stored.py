@@ -27,13 +27,16 @@ NEAR = {"loop-while_until_converged", "vmap-while"}
 
 _CANCEL = "zeros by cancellation, which no structure says"
 _MASKED = "weights that a mask makes zero are zero by their values"
+_PADDED = "products with what was padded, or with a row of the identity"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
     "custom_vjp-linear_call": _OWN, "fft-fft_parts": _CANCEL, "fft-odd_length_rfft": _CANCEL,
     "fft-rfft_irfft": _CANCEL, "fft-spectral_derivative": _CANCEL,
     "graph-pairwise_distances": _CANCEL, "linalg-custom_root": _OWN, "linalg-eigh_vectors": _CANCEL,
+    "nested-jacobian_forward": _PADDED, "nested-jacobian_reverse": _PADDED,
     "nn-dot_product_attention_causal": _MASKED,
     "pool-gradient_of_max_pool": "which element a window takes is computed",
+    "shape-pad_negative": _PADDED,
 }  # fmt: skip
 """What stores more than 1.05 times as much, and why."""
 

@@ -94,7 +94,7 @@ def _passes_on(equation: Equation) -> bool:
 
 
 def _numbered(lin: Linearisation) -> Iterator[tuple[Equation, Elemental, int]]:
-    """Yields every elemental partial, its equation, and its number among parallel ones."""
+    """Yields each equation, a partial of it, and that partial's number among parallel ones."""
     seen: dict[tuple[int, int], int] = {}
     for equation, several in zip(lin.program.equations, lin.elementals, strict=True):
         for e in several:

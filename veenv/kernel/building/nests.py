@@ -179,7 +179,8 @@ class Nest:
     def _place(self, m: Matrix, index: Sequence[Index]) -> Index:
         """The place of an entry."""
         if self.unrolled:  # the same of integers
-            return sum(map(operator.mul, index, m.strides), m.start)
+            products: Any = map(operator.mul, index, m.strides)
+            return sum(products, m.start)
         each = map(self.times, index, m.strides)
         return functools.reduce(self.plus, each, m.start)
 
