@@ -88,7 +88,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_finish() -> None:
     """What was imported is not looked through for garbage again and again, and the rest seldom.
 
-    A tenth of the time goes there otherwise: traces are many objects, and few of them are garbage.
+    Traces are many objects, and few of them are garbage.
     """
     gc.freeze()
     gc.set_threshold(200_000, 50, 100)

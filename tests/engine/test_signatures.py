@@ -443,7 +443,11 @@ def test_an_order_for_another_graph_says_how_to_search_anew():
 @pytest.mark.parametrize("make", [jacve, value_and_jacve, veenv.hessian])
 @pytest.mark.parametrize("value", ["no", "bcoo", 2, None])
 def test_options_that_are_neither_on_nor_off_are_refused(make, value):
-    for option in ("has_aux", "holomorphic", "sparse_representation"):
+    options = ["has_aux", "holomorphic", "sparse_representation"]
+    options += [] if make is veenv.hessian else ["count_ops", "allow_int"]
+    for option in options:
         with pytest.raises(TypeError, match=f"{option} must be True or False, got {value!r}"):
             make(jnp.sin, **{option: value})
+    with pytest.raises(TypeError, match=f"has_aux must be True or False, got {value!r}"):
+        veenv.explain(jnp.sin, 1.0, has_aux=value)
     make(jnp.sin, sparse_representation=np.True_)

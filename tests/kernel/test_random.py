@@ -20,7 +20,6 @@ def test_random_functions(seed: int):
     columns = [x * np.linspace(0.9, 1.1, 11) for x in at]
     values = quick_jit(jax.vmap(fun))(*columns)
     inside = np.isfinite(values).all(0)  # elsewhere JAX's modes give NaN for what is 0 times NaN
-    columns = [x[inside] for x in columns]
     argnums = tuple(range(len(columns)))
     graph = veenv.make_graph(fun, argnums)(*(c[0] for c in columns))
     expected = jax.tree.leaves(quick_jit(jax.vmap(jax.jacrev(fun, argnums)))(*columns))
@@ -30,4 +29,5 @@ def test_random_functions(seed: int):
         kernel = jax.jit(jax.vmap(veenv.jacve(fun, ids, argnums, kernel="fused")))
         for got in (jax.tree.leaves(kernel(*columns)), run(program, *columns)):
             for a, b in zip(got, expected, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+                told = inside | ~np.isnan(b)
+                np.testing.assert_allclose(a[told], b[told], rtol=1e-10, atol=1e-10)

@@ -112,7 +112,8 @@ def jacve(
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
         or argnums is out of range.
-      TypeError: (from the returned function) if an argument to differentiate by or an output is
+      TypeError: if an option that is on or off is neither, and (from the returned function) if an
+        argument to differentiate by or an output is
         not of floating-point type (outputs real, or all complex with `holomorphic`; see
         `allow_int`).
       CannotFuseError: (a ValueError, from the returned function) with ``kernel="fused"``, naming

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 
 from veenv import _compat, limits
-from veenv._support import attempt
+from veenv._support import attempt, check_flags
 from veenv.engine.alternatives import (
     JaxMode,
     has_infinite_partials,
@@ -155,6 +155,7 @@ def explain(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch must be a positive number of points, got {batch!r}")
+    check_flags(has_aux=has_aux, holomorphic=holomorphic)
     hidden = hiding_aux(fun, has_aux)
     function = _Function(hidden, args, kwargs, plain_argnums(argnums), has_aux, holomorphic)
     choices: list[Considered] = []  # Jacobians inside come later
@@ -251,18 +252,18 @@ class _Candidate:
 
 
 def _explained(considered: Considered, function: _Function, batch: int) -> Explanation:
-    first, modes = considered.traced, considered.modes.traced()
+    traced, modes = considered.traced, considered.modes.traced()
     lin = attempt(function.linearised, lambda: None)
     size = largest_kernel(considered)
     names = attempt(lambda: _names(considered, lin), lambda: _names(considered, None))
-    named = zip(names, first, strict=True)
+    named = zip(names, traced, strict=True)
     candidates = [_Candidate.of(name, one, size, pinned=True) for name, one in named]
     candidates += [_Candidate.of(one.name, one, size, pinned=False) for one in modes]
     kernel = kernel_of(considered, modes)
     price = inf if kernel.program is None else kernel_seconds(kernel.program, batch)
     form: Form | None = None
     if kernel.program is None or price > least_seconds(kernel.program, batch):
-        menu = menu_of(considered, kernel, kernel.traced or first[0], considered.modes.in_trace)
+        menu = menu_of(considered, kernel, kernel.traced or traced[0], considered.modes.in_trace)
         form = menu.cheapest(batch, price)
     candidates += _unoffered(function, lin, {one.name for one in candidates})
     rows = [row for one in candidates for row in _rows(one, kernel, form, batch)]

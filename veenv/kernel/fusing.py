@@ -310,8 +310,8 @@ def fuse(
       static_argnames: names of such arguments.
 
     Returns:
-      A function as `fun`; its results differ from XLA's by rounding alone, eigenvectors also by
-      their sign.
+      A function as `fun`; its results differ from XLA's by rounding alone, vectors of `eigh` and
+      `svd` also by their sign.
 
     Raises:
       TypeError: if `fun` cannot be called.

@@ -70,6 +70,11 @@ class Config:
     json: bool = False
     """Print JSON instead of text."""
 
+    def __post_init__(self) -> None:
+        """Checks the time."""
+        if not self.timing >= 0:
+            raise ValueError(f"timing must not be negative, got {self.timing}")
+
 
 def main(config: Config | None = None) -> int:
     """Validates, prints, and returns the exit code; the command line says what by default."""
